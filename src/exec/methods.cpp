@@ -80,6 +80,7 @@ std::string why_not_copies(const RankPlan& plan) {
   if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
   const auto others = static_cast<size_t>(plan.shape.ranks - 1);
   const bool has_blocks = others > 1 && plan::blocks(plan.shape, Buffer::Input, plan.rank) > 1;
+  bool divided = false;  // in another way than readers think
   std::multiset<Rank> readers, writers;
   for (const Step& step : plan.steps) {
     const std::multiset<Rank> peers = peers_of(plan, step.peers);
@@ -87,12 +88,15 @@ std::string why_not_copies(const RankPlan& plan) {
     if (step.kind != StepKind::Send) continue;
     if (!writers.empty()) return "it sends on what it has received";
     if (peers.size() != 1 && peers.size() != others) return "a message goes to some of the ranks";
-    if (has_blocks ? peers.size() > 1 : peers.size() < others) return "not all ranks part their staging memory alike";
+    divided = divided || (has_blocks ? peers.size() > 1 : peers.size() < others);
     readers.insert(peers.begin(), peers.end());
   }
-  return each_other_once(plan, readers) && each_other_once(plan, writers)
-             ? ""
-             : "not every rank sends one message to every other";
+  if (!each_other_once(plan, readers) || !each_other_once(plan, writers)) {
+    return "not every rank sends one message to every other";
+  }
+  return !divided     ? ""
+         : has_blocks ? "a message goes to all readers, though each has a block of its own"
+                      : "each reader is sent a message of its own, though all are sent the same";
 }
 
 /// In two rounds, every rank folds a chunk of the inputs of all, and sends it to all.

@@ -49,8 +49,10 @@ struct Program {
   uint64_t window_bytes = 0;   ///< by which a round advances input and output
   uint64_t scratch_bytes = 0;  ///< of one version; 0 if no instruction touches scratch
   uint32_t width = 1;          ///< replicas of the lanes that the executor runs, over disjoint windows
-  bool fenced = false;         ///< the plan has scratch, so its rounds are ordered as the verifier assumes
-  bool offers = false;         ///< some instruction offers a destination for a direct store
+  /// Rounds of a replica: they are dealt out to the replicas in turn.
+  uint64_t rounds_of(uint32_t replica) const { return (rounds - replica + width - 1) / width; }
+  bool fenced = false;  ///< the plan has scratch, so its rounds are ordered as the verifier assumes
+  bool offers = false;  ///< some instruction offers a destination for a direct store
   const Method* method = &methods::lanes;
   bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends
   uint32_t most_arrivals = 0;  ///< of any instruction

@@ -8,7 +8,7 @@
 namespace tutti::proof {
 
 /// What a thread did at a time, which counts its actions from 1.
-struct Access {
+struct MemoryAccess {
   uint32_t thread = 0;
   uint32_t time = 0;
 };
@@ -19,7 +19,7 @@ class Clocks {
   explicit Clocks(size_t threads) : clocks_(threads, std::vector<uint32_t>(threads)) {}
   void tick(uint32_t thread) { ++clocks_[thread][thread]; }
   uint32_t time(uint32_t thread) const { return clocks_[thread][thread]; }
-  bool knows(uint32_t thread, Access access) const { return clocks_[thread][access.thread] >= access.time; }
+  bool knows(uint32_t thread, MemoryAccess access) const { return clocks_[thread][access.thread] >= access.time; }
   const std::vector<uint32_t>& of(uint32_t thread) const { return clocks_[thread]; }
   void learn(uint32_t thread, const std::vector<uint32_t>& from) {
     for (size_t i = 0; i < from.size(); ++i) {
@@ -36,17 +36,17 @@ class AccessLog {
   AccessLog(const Clocks& clocks, size_t places) : clocks_(clocks), writes_(places), reads_(places) {}
 
   /// The access that is not ordered before this one; null: none. Then it is noted.
-  const Access* read(size_t place, Access by) {
+  const MemoryAccess* read(size_t place, MemoryAccess by) {
     if (!ordered(writes_[place], by)) return &writes_[place];
-    for (Access& other : reads_[place]) {
+    for (MemoryAccess& other : reads_[place]) {
       if (other.thread == by.thread) return other = by, nullptr;
     }
     reads_[place].push_back(by);
     return nullptr;
   }
-  const Access* write(size_t place, Access by) {
+  const MemoryAccess* write(size_t place, MemoryAccess by) {
     if (!ordered(writes_[place], by)) return &writes_[place];
-    for (const Access& other : reads_[place]) {
+    for (const MemoryAccess& other : reads_[place]) {
       if (!ordered(other, by)) return &other;
     }
     reads_[place].clear();
@@ -55,11 +55,13 @@ class AccessLog {
   }
 
  private:
-  bool ordered(Access before, Access now) const { return before.time == 0 || clocks_.knows(now.thread, before); }
+  bool ordered(MemoryAccess before, MemoryAccess now) const {
+    return before.time == 0 || clocks_.knows(now.thread, before);
+  }
 
   const Clocks& clocks_;
-  std::vector<Access> writes_;
-  std::vector<std::vector<Access>> reads_;
+  std::vector<MemoryAccess> writes_;
+  std::vector<std::vector<MemoryAccess>> reads_;
 };
 
 }  // namespace tutti::proof

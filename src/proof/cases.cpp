@@ -8,84 +8,144 @@
 namespace tutti::proof {
 namespace {
 
-/// A call of three rounds, whose last is short, with messages of 64 bytes and more.
-Setting long_call(const exec::Method& method, const plan::RankPlan& plan) {
-  Setting setting;
-  exec::Geometry& geometry = setting.geometry;
+constexpr Rank kFewRanks = 5;                   // of which calls of many rounds are proven too
+constexpr uint64_t kManyRounds = 40;            // more than links have slots
+constexpr uint64_t kRoomy = uint64_t{1} << 40;  // bytes: longer than any message
+
+/// A call of some rounds, the last of them short, with messages of 64 bytes and more.
+CallCase call_of(const char* name, const exec::Method& method, const plan::RankPlan& plan) {
+  CallCase one{.name = name};
+  exec::Geometry& geometry = one.geometry;
   geometry.method = &method;
   geometry.element_bytes = 64;
   geometry.window = 2 * plan.grain + 1;
-  geometry.count = 2 * geometry.window + plan.grain / 2 + 1;
-  setting.slot_bytes = 64 * 1024;
-  return setting;
+  const uint64_t rounds = plan.scratch_blocks > 0 ? one.versions + 1 : 2;
+  geometry.count = rounds * geometry.window + plan.grain / 2 + 1;
+  return one;
 }
+
+class Cases {
+ public:
+  Cases(const exec::Method& method, const plan::RankPlan& plan) : plain_(call_of("", method, plan)), plan_(plan) {}
+
+  CallCase& add(const char* name) { return add(name, plain_); }
+  CallCase& add(const char* name, const CallCase& from) {
+    CallCase& added = all_.emplace_back(from);
+    added.name = name;
+    return added;
+  }
+  /// The same with links of one kind.
+  CallCase& add(const char* name, const link::Access& access, const link::Access& far) {
+    CallCase& added = add(name);
+    added.access = access, added.far = far;
+    return added;
+  }
+  void add_long(const char* name, const CallCase& from) {
+    if (plan_.shape.ranks > kFewRanks) return;
+    CallCase& added = add(name, from);
+    added.geometry.window = plan_.grain;
+    added.geometry.count = kManyRounds * added.geometry.window + 1;
+  }
+  /// Each of them in place too, where calls can be.
+  std::vector<CallCase> take() {
+    const size_t out_of_place = all_.size();
+    for (size_t i = 0; i < out_of_place && plan_.shape.collective != Collective::AllToAll; ++i) {
+      CallCase added = all_[i];
+      added.name += ", in place";
+      added.geometry.in_place = true;
+      all_.push_back(added);
+    }
+    return std::move(all_);
+  }
+
+ private:
+  const CallCase plain_;
+  const plan::RankPlan& plan_;
+  std::vector<CallCase> all_;
+};
+
+link::Access pushes() { return {.push_bytes = kRoomy}; }
+link::Access lends() { return {.address = true, .cooperative = true}; }
 
 /// On a host: lanes on threads.
-std::vector<NamedSetting> host_settings(const plan::RankPlan& plan) {
-  const Setting plain = long_call(exec::methods::lanes, plan);
-  std::vector<NamedSetting> settings = {{"staged", plain}};
-  const auto add = [&](const char* name, const Setting& from) -> Setting& {
-    return settings.emplace_back(NamedSetting{name, from}).setting;
-  };
-  Setting& tiny = add("inline", plain);
-  tiny.geometry.element_bytes = 4;
-  Setting& one = add("one element", plain);
+std::vector<CallCase> host_cases(const plan::RankPlan& plan) {
+  Cases cases(exec::methods::lanes, plan);
+  cases.add("staged");
+  CallCase& short_ones = cases.add("inline");
+  short_ones.geometry.element_bytes = 4;
+  const CallCase tiny = short_ones;
+  cases.add_long("many rounds inline", tiny);
+  CallCase& one = cases.add("one element");
   one.geometry.count = one.geometry.window = 1;
-  add("pushed", plain).access.push_bytes = uint64_t{1} << 20;
-  Setting& wide = add("width 2", plain);
+  cases.add("no element").geometry.count = 0;
+  const CallCase pushed = cases.add("pushed", pushes(), pushes());
+  cases.add_long("many pushed rounds", pushed);
+  CallCase& wide = cases.add("width 2");
   wide.geometry.width = 2;
-  Setting in_place = plain;
-  in_place.access.address = true;
-  in_place.geometry.rules.address_from = 0;
-  add("zero-copy", in_place);
-  in_place.access.cooperative = true;
-  in_place.geometry.rules.cooperative_from = in_place.geometry.rules.direct_store_from = 0;
-  in_place.helps = true;
-  add("zero-copy, peers help", in_place);
-  const size_t out_of_place = settings.size();
-  for (size_t i = 0; i < out_of_place; ++i) {
-    if (plan.shape.collective == Collective::AllToAll) break;  // never in place
-    NamedSetting other = settings[i];
-    other.name += ", in place";
-    other.setting.geometry.in_place = true;
-    settings.push_back(other);
-  }
-  return settings;
+  wide.geometry.count += wide.geometry.count;
+  wide.versions = 2;
+  CallCase& zero_copy = cases.add("zero-copy", lends(), lends());
+  zero_copy.geometry.rules.address_from = 0;
+  CallCase lent = zero_copy;
+  cases.add("zero-copy, long messages", lent).geometry.rules.address_from = uint64_t{2} * lent.geometry.element_bytes;
+  cases.add("zero-copy near, staged far", lent).far = {};
+  cases.add("pushed near, staged far", pushes(), {});
+  cases.add("zero-copy near, pushed far", lent).far = pushes();
+  lent.geometry.rules.cooperative_from = lent.geometry.rules.direct_store_from = 0;
+  cases.add("zero-copy, peers help", lent).help = Help::All;
+  cases.add("zero-copy, peers help sometimes", lent).help = Help::Some;
+  CallCase& mapped = cases.add("mapped", {.mapped = true}, {.mapped = true});
+  mapped.geometry.shared[0] = mapped.geometry.shared[1] = true;
+  mapped.geometry.rules.mapped_from = 0;
+  return cases.take();
 }
 
-/// On a GPU: a block runs the lanes; or what the method has in their place.
-std::vector<NamedSetting> device_settings(const exec::Method& method, const plan::RankPlan& plan) {
-  Setting setting = long_call(method, plan);
-  link::Access& access = setting.access;
-  access.push_bytes = uint64_t{1} << 20;
-  if (method == exec::methods::ll) access.line_bytes = uint64_t{1} << 20;
-  if (method == exec::methods::ll128) access.whole_line_bytes = uint64_t{1} << 20;
-  if (method == exec::methods::nvls) {  // packs of four elements, the last of a round not full
-    setting.geometry.element_bytes = 4;
-    setting.geometry.window = 4 * plan.grain + 3;
-    setting.geometry.count = 2 * setting.geometry.window + 5;
-  }
-  if (method == exec::methods::copy_engine) {  // no room to spare
-    setting.geometry.window = 7;
-    setting.geometry.count = 2 * setting.geometry.window + 1;
-    setting.slot_bytes = std::max<uint64_t>(1, static_cast<uint64_t>(plan.shape.ranks) - 1) * 512;
-  }
-  std::vector<NamedSetting> settings = {{method.name, setting}};
-  Setting wide = setting;
-  wide.geometry.width = 2;
-  if (method.wide) settings.push_back({"width 2", wide});
-  const size_t out_of_place = settings.size();
-  for (size_t i = 0; i < out_of_place && plan.shape.collective != Collective::AllToAll; ++i) {
-    settings.push_back({settings[i].name + ", in place", settings[i].setting});
-    settings.back().setting.geometry.in_place = true;
-  }
-  return settings;
+/// On a GPU: a block runs the lanes. `near`: how links to the method's peers deliver.
+std::vector<CallCase> lane_cases(const exec::Method& method, const plan::RankPlan& plan, const link::Access& near) {
+  Cases cases(method, plan);
+  const CallCase plain = cases.add(method.name, near, near);
+  cases.add_long("many rounds", plain);
+  cases.add("far ranks by slots", near, pushes());
+  CallCase& one = cases.add("one element", plain);
+  one.geometry.count = one.geometry.window = 1;
+  if (method.wide) cases.add("width 2", plain).geometry.width = 2;
+  return cases.take();
+}
+
+/// Packs of four elements, the last of a round not full.
+std::vector<CallCase> nvls_cases(const plan::RankPlan& plan) {
+  Cases cases(exec::methods::nvls, plan);
+  CallCase& one = cases.add("nvls");
+  one.geometry.element_bytes = 4;
+  one.geometry.window = 4 * plan.grain + 3;
+  one.geometry.count = 4 * one.geometry.window + 5;
+  one.slot_bytes = (one.geometry.window * one.geometry.element_bytes + 15) / 16 * 16;
+  const CallCase plain = one;
+  cases.add("width 2", plain).geometry.width = 2;
+  return cases.take();
+}
+
+/// With no room to spare.
+std::vector<CallCase> copy_engine_cases(const plan::RankPlan& plan) {
+  Cases cases(exec::methods::copy_engine, plan);
+  CallCase& one = cases.add("copy_engine");
+  one.geometry.window = 7;
+  one.geometry.count = 4 * one.geometry.window + 1;
+  one.slot_bytes = std::max<uint64_t>(1, static_cast<uint64_t>(plan.shape.ranks) - 1) * 512;
+  return cases.take();
 }
 
 }  // namespace
 
-std::vector<NamedSetting> settings_of(const exec::Method& method, const plan::RankPlan& plan) {
-  return method == exec::methods::lanes ? host_settings(plan) : device_settings(method, plan);
+std::vector<CallCase> cases_of(const exec::Method& method, const plan::RankPlan& plan) {
+  if (method == exec::methods::nvls) return nvls_cases(plan);
+  if (method == exec::methods::copy_engine) return copy_engine_cases(plan);
+  if (method == exec::methods::lanes) return host_cases(plan);
+  link::Access near = pushes();
+  // The last round's messages in lines, and those of the others too long for them; or all.
+  if (method == exec::methods::ll) near.line_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
+  if (method == exec::methods::ll128) near.whole_line_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
+  return lane_cases(method, plan, near);
 }
 
 std::string why_not(const exec::Method& method, std::span<const plan::RankPlan> plans) {
@@ -102,11 +162,11 @@ std::vector<MethodProof> prove_methods(std::span<const plan::RankPlan> plans) {
     for (const exec::Method* method : exec::methods_for(memory)) {
       MethodProof& proof = proofs.emplace_back(MethodProof{method->name, why_not(*method, plans), {}, {}});
       if (!proof.why_not.empty()) continue;
-      for (const NamedSetting& one : settings_of(*method, plans.front())) {
-        proof.verdict = prove(plans, one.setting);
+      for (const CallCase& one : cases_of(*method, plans.front())) {
+        proof.verdict = prove(plans, one);
         if (!proof.verdict) proof.verdict.reason = one.name + ": " + proof.verdict.reason;
         if (!proof.verdict) break;
-        proof.calls.push_back(one.name);
+        proof.cases.push_back(one.name);
       }
     }
   }

@@ -9,7 +9,9 @@ Channel& Channels::at(const ChannelId& id) {
   const auto [found, is_new] = channels_.try_emplace(id);
   Channel& channel = found->second;
   if (!is_new) return channel;
-  const std::string name = fmt::format("link {} from rank {} to rank {}", id.link_lane, id.from, id.to);
+  const std::string name = fmt::format("link {}{} from rank {} to rank {}{}", id.link_lane % link::kLineLanes,
+                                       id.link_lane >= link::kLineLanes ? " in lines" : "", id.from, id.to,
+                                       id.replica > 0 ? fmt::format(", replica {}", id.replica) : "");
   channel.sent = job_.add(Word{.name = "the messages on " + name});
   channel.consumed = job_.add(Word{.name = "the consumed messages on " + name});
   channel.offered = job_.add(Word{.name = "the offers for " + name});

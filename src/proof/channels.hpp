@@ -27,7 +27,7 @@ struct Message {
 };
 
 /// What a reader offers before a message comes: its destination.
-struct Offer {
+struct DestinationOffer {
   Place to;
   uint64_t bytes = 0;
   uint32_t after = 0;  ///< exec::DirectStore
@@ -40,15 +40,15 @@ struct Channel {
   uint64_t slot_elements = 0;
   bool lines = false;
   std::vector<Message> messages;
-  std::map<uint64_t, Offer> offers;      ///< by message
-  std::map<uint64_t, uint32_t> storers;  ///< by message that may be stored directly: exec::DirectStore::received
-  std::vector<uint64_t> pushed;          ///< numbers of pushed messages
-  uint64_t zero_copies = 0;              ///< the last zero-copy message's number, from 1
+  std::map<uint64_t, DestinationOffer> offers;  ///< by message
+  std::map<uint64_t, uint32_t> storers;         ///< by message that may be stored directly: exec::DirectStore::received
+  std::vector<uint64_t> pushed;                 ///< numbers of pushed messages
+  uint64_t zero_copies = 0;                     ///< the last zero-copy message's number, from 1
   // while threads are written
   uint64_t next = 0, received = 0, published = 0;
 
   /// Is the message stored to the destination that its reader offers?
-  const Offer* taken(uint64_t message) const {
+  const DestinationOffer* taken(uint64_t message) const {
     const auto offer = offers.find(message);
     const auto storer = storers.find(message);
     const bool both = offer != offers.end() && storer != storers.end();
@@ -56,7 +56,7 @@ struct Channel {
   }
 };
 
-/// All channels of a job, which are made where they are asked for.
+/// All channels of a job. One that does not exist yet is made by at().
 class Channels {
  public:
   Channels(Job& job, uint64_t slot_bytes, uint64_t element_bytes)

@@ -1,7 +1,9 @@
 // What copy engines make of programs: one thread for each rank, its stream.
+#include <utility>
+
 #include "base/format.hpp"
 #include "exec/compile/copy_items.hpp"
-#include "proof/setting.hpp"
+#include "proof/call_case.hpp"
 
 namespace tutti::proof {
 namespace {
@@ -9,15 +11,15 @@ namespace {
 using exec::Base;
 using exec::CopyItem;
 
-class Streams {
+class CopyEngineJob {
  public:
-  Streams(std::span<const plan::RankPlan> plans, const Setting& setting)
-      : setting_(setting), job_(empty_job(plans, setting)), programs_(lower_all(plans, setting)), ranks_(plans.size()) {
+  CopyEngineJob(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs)
+      : how_(how), job_(empty_job(plans, how)), programs_(std::move(programs)), ranks_(plans.size()) {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       layouts_.push_back(
-          exec::copy_layout(programs_[rank], static_cast<Rank>(rank), static_cast<Rank>(ranks_), setting.slot_bytes));
+          exec::copy_layout(programs_[rank], static_cast<Rank>(rank), static_cast<Rank>(ranks_), how.slot_bytes));
       staging_.push_back(job_.add(Memory{fmt::format("rank {}'s staging memory", rank),
-                                         link::kCopySlots * setting.slot_bytes / setting.geometry.element_bytes}));
+                                         link::kCopySlots * how.slot_bytes / how.geometry.element_bytes}));
     }
     for (size_t from = 0; from < ranks_; ++from) {
       for (size_t to = 0; to < ranks_; ++to) {
@@ -32,8 +34,8 @@ class Streams {
 
   Job make() {
     for (size_t rank = 0; rank < ranks_; ++rank) {
-      Thread thread{.rank = static_cast<Rank>(rank)};
-      for (uint32_t call = 0; call < setting_.calls; ++call) {
+      Thread thread{.rank = static_cast<Rank>(rank), .name = fmt::format("rank {}'s stream", rank)};
+      for (uint32_t call = 0; call < how_.calls; ++call) {
         for (uint64_t round = 0; round < programs_[rank].rounds; ++round) {
           for (const CopyItem& item : exec::copy_items(programs_[rank], layouts_[rank], round)) add(thread, item);
         }
@@ -83,12 +85,12 @@ class Streams {
     const Place& begin = ref.base == Base::Input ? buffers.in : buffers.out;
     return {begin.memory, begin.at + elements(ref.offset)};
   }
-  uint64_t elements(uint64_t bytes) const { return bytes / setting_.geometry.element_bytes; }
+  uint64_t elements(uint64_t bytes) const { return bytes / how_.geometry.element_bytes; }
   size_t word(size_t from, size_t to, const CopyItem& item) const {
     return (from * ranks_ + to) * link::kCopySlots + item.slot;
   }
 
-  const Setting& setting_;
+  const CallCase& how_;
   Job job_;
   const std::vector<exec::Program> programs_;
   const size_t ranks_;
@@ -99,6 +101,8 @@ class Streams {
 
 }  // namespace
 
-Job copies_job(std::span<const plan::RankPlan> plans, const Setting& setting) { return Streams(plans, setting).make(); }
+Job copy_engine_job(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs) {
+  return CopyEngineJob(plans, how, std::move(programs)).make();
+}
 
 }  // namespace tutti::proof

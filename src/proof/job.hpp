@@ -51,7 +51,7 @@ struct Action {
 
 struct Thread {
   Rank rank = 0;
-  uint32_t lane = 0;
+  std::string name;  ///< "rank 0, lane 1"
   std::vector<Action> actions;
 };
 
@@ -62,7 +62,8 @@ struct Memory {
 };
 
 /// A counter only grows, and one thread sets it. A flag takes any values from several threads, which must know of each
-/// other's accesses: what one has not yet seen, no other may replace.
+/// other's accesses: what one has not yet seen, no other may replace; and nobody waits for a value that it could have
+/// seen earlier.
 struct Word {
   std::string name;
   bool counter = true;

@@ -1,4 +1,4 @@
-// The numbers of a job of lanes: its threads, words and memories, and where an instruction's bytes lie in a round.
+// Of a job of lanes: the numbers of its threads, words and memories; and where an instruction's bytes lie in a round.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "link/link.hpp"
+#include "proof/call_case.hpp"
 #include "proof/channels.hpp"
-#include "proof/setting.hpp"
 
 namespace tutti::proof {
 
@@ -28,7 +28,7 @@ struct Stage {
 
 class LaneNumbers {
  protected:
-  LaneNumbers(std::span<const plan::RankPlan> plans, const Setting& setting);
+  LaneNumbers(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs);
 
   uint32_t thread_of(uint32_t rank, uint32_t replica, uint32_t lane) const {
     return first_thread_[rank] + replica * static_cast<uint32_t>(programs_[rank].last.lanes.size()) + lane;
@@ -37,7 +37,7 @@ class LaneNumbers {
   Stage& stage_of(const Turn& turn, uint32_t stage) {
     return stages_[first_stage_[first_replica_[turn.rank] + turn.replica] + stage];
   }
-  uint64_t elements(uint64_t bytes) const { return bytes / setting_.geometry.element_bytes; }
+  uint64_t elements(uint64_t bytes) const { return bytes / how_.geometry.element_bytes; }
 
   /// Of a word of progress: all before this instruction of this round is done.
   static uint64_t progress(const Turn& turn, uint64_t round, uint64_t op = 0) {
@@ -49,10 +49,10 @@ class LaneNumbers {
     for (uint32_t rank = 0; rank < programs_.size(); ++rank) {
       const exec::Program& program = programs_[rank];
       for (uint32_t replica = 0; replica < program.width; ++replica) {
-        const uint64_t rounds = (program.rounds - replica + program.width - 1) / program.width;
+        const uint64_t rounds = program.rounds_of(replica);
         const bool has_last = (program.rounds - 1) % program.width == replica;
         for (uint32_t lane = 0; lane < program.last.lanes.size(); ++lane) {
-          for (uint64_t call = 0; call < setting_.calls; ++call) {
+          for (uint64_t call = 0; call < how_.calls; ++call) {
             for (uint64_t round = 0; round < rounds; ++round) {
               const bool is_last = has_last && round + 1 == rounds;
               visit(Turn{rank, replica, lane, call, round, rounds, is_last ? &program.last : &program.full});
@@ -87,7 +87,7 @@ class LaneNumbers {
   std::optional<Place> slot_of(const Turn& turn, const exec::Instruction& op);
   static Place moved(Place place, uint64_t elements) { return {place.memory, place.at + elements}; }
 
-  const Setting& setting_;
+  const CallCase& how_;
   Job job_;
   const std::vector<exec::Program> programs_;  // by rank
   Channels channels_;

@@ -2,6 +2,7 @@
 // for each lane of each replica of each rank; one for each rank's user, for whom the call ends; and where peers help,
 // one for each link whose writer copies a part of its messages.
 #include <algorithm>
+#include <utility>
 
 #include "base/format.hpp"
 #include "plan/verify/reject.hpp"
@@ -17,12 +18,13 @@ using exec::Program;
 using exec::Slot;
 using exec::WindowProgram;
 
-class Lanes : LaneNumbers {
+class LanesJob : LaneNumbers {
  public:
-  Lanes(std::span<const plan::RankPlan> plans, const Setting& setting) : LaneNumbers(plans, setting) {}
+  LanesJob(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<Program> programs)
+      : LaneNumbers(plans, how, std::move(programs)) {}
 
   Job make() {
-    if (setting_.helps) each_turn([this](const Turn& turn) { note_offers(turn); });
+    if (how_.help != Help::None) each_turn([this](const Turn& turn) { note_offers(turn); });
     for (auto& [id, channel] : channels_) channel.next = channel.received = 0;
     each_turn([this](const Turn& turn) { note_messages(turn); });
     for (auto& [id, channel] : channels_) reset(channel);
@@ -48,7 +50,8 @@ class Lanes : LaneNumbers {
         ++channel.received;
         if ((op.remote & exec::kOffersDestination) == 0) continue;
         const Place to = place(turn, turn.window->segments[op.segments.begin].to);
-        channel.offers[first + op.direct.ahead] = {to, op.bytes, op.direct.after};
+        const uint64_t message = first + op.direct.ahead;
+        if (helps(turn.rank, message)) channel.offers[message] = {to, op.bytes, op.direct.after};
       }
       for (uint32_t o = op.outs.begin; o < op.outs.end; ++o) {
         Channel& channel = out(turn, o);
@@ -56,6 +59,11 @@ class Lanes : LaneNumbers {
         ++channel.next;
       }
     });
+  }
+
+  /// May the writer of this message to the rank help?
+  bool helps(uint32_t reader, uint64_t message) const {
+    return how_.help == Help::All || (how_.help == Help::Some && (reader + message) % 2 == 0);
   }
 
   void note_messages(const Turn& turn) {
@@ -122,13 +130,17 @@ class Lanes : LaneNumbers {
     const exec::Range ops = turn.window->lanes[turn.lane];
     Action enter{.what = "enter"};
     if (turn.is_first()) enter.waits.push_back({ended_[turn.rank], turn.call});
-    if (programs_[turn.rank].fenced && turn.round >= setting_.versions) add_fence(turn, enter);
-    if (setting_.helps) add_offers(turn, enter);
+    if (programs_[turn.rank].fenced && turn.round >= how_.versions) add_fence(turn, enter);
+    if (how_.help != Help::None) add_offers(turn, enter);
     actions.push_back(std::move(enter));
     for (uint32_t i = ops.begin; i < ops.end; ++i) {
       const Instruction& op = turn.window->ops[i];
-      if (op.has_pieces || turn.is_first()) write(turn, op, actions);
       Action done{.what = "advance", .step = op.step};
+      if (op.has_pieces || turn.is_first()) {
+        write(turn, op, actions);
+      } else {
+        await_lane(turn, op, done);
+      }
       done.sets.push_back({progress_[thread], progress(turn, turn.round, i - ops.begin + 1)});
       actions.push_back(std::move(done));
     }
@@ -141,7 +153,7 @@ class Lanes : LaneNumbers {
   void add_fence(const Turn& turn, Action& enter) const {
     for (uint32_t lane = 0; lane < turn.window->lanes.size(); ++lane) {
       enter.waits.push_back(
-          {progress_[thread_of(turn.rank, turn.replica, lane)], progress(turn, turn.round - setting_.versions + 1)});
+          {progress_[thread_of(turn.rank, turn.replica, lane)], progress(turn, turn.round - how_.versions + 1)});
     }
   }
 
@@ -171,12 +183,15 @@ class Lanes : LaneNumbers {
     consume(turn, op, last);
   }
 
+  void await_lane(const Turn& turn, const Instruction& op, Action& action) const {
+    if (op.after_lane == exec::kNone) return;
+    const uint32_t other = thread_of(turn.rank, turn.replica, op.after_lane);
+    action.waits.push_back({progress_[other], progress(turn, turn.round, op.after_op + 1)});
+  }
+
   /// Waits for the instruction that must be done, the messages, and room for what is published.
   void await(const Turn& turn, const Instruction& op, Action& action) {
-    if (op.after_lane != exec::kNone) {
-      const uint32_t other = thread_of(turn.rank, turn.replica, op.after_lane);
-      action.waits.push_back({progress_[other], progress(turn, turn.round, op.after_op + 1)});
-    }
+    await_lane(turn, op, action);
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
       const Channel& channel = in(turn, a);
       action.waits.push_back({channel.sent, channel.received + 1});
@@ -236,7 +251,7 @@ class Lanes : LaneNumbers {
   void add_direct(const Turn& turn, const Instruction& op, uint64_t at, Move& made) {
     for (uint32_t o = op.outs.begin; o < op.outs.end; ++o) {
       const Channel& channel = out(turn, o);
-      if (const Offer* offer = channel.taken(channel.next)) made.to.push_back(moved(offer->to, at));
+      if (const DestinationOffer* offer = channel.taken(channel.next)) made.to.push_back(moved(offer->to, at));
     }
   }
 
@@ -293,11 +308,11 @@ class Lanes : LaneNumbers {
 
   void add_user(uint32_t rank) {
     const Program& program = programs_[rank];
-    Thread user{.rank = static_cast<Rank>(rank)};
-    for (uint64_t call = 0; call < setting_.calls; ++call) {
+    Thread user{.rank = static_cast<Rank>(rank), .name = fmt::format("rank {}'s user", rank)};
+    for (uint64_t call = 0; call < how_.calls; ++call) {
       Action end{.what = "return", .sets = {{ended_[rank], call + 1}}, .ends = true};
       for (uint32_t replica = 0; replica < program.width; ++replica) {
-        const uint64_t rounds = (program.rounds - replica + program.width - 1) / program.width;
+        const uint64_t rounds = program.rounds_of(replica);
         for (uint32_t lane = 0; lane < program.last.lanes.size(); ++lane) {
           const Turn turn{.rank = rank, .call = call, .rounds = rounds};
           end.waits.push_back({progress_[thread_of(rank, replica, lane)], progress(turn, rounds)});
@@ -314,16 +329,17 @@ class Lanes : LaneNumbers {
 
   /// The last zero-copy message, from 1, of this call and those before; all calls send the same.
   uint64_t zero_copies_until(const Channel& channel, uint64_t call) const {
-    uint64_t last = channel.messages.size() / setting_.calls * (call + 1);
+    uint64_t last = channel.messages.size() / how_.calls * (call + 1);
     while (last > 0 && !channel.messages[last - 1].zero_copy) --last;
     return last;
   }
 
   /// Cooperative copies: the writer's thread copies the second half. True if it did.
   bool help(const Turn& turn, const Instruction& op, std::vector<Action>& actions) {
-    if (!setting_.helps || (op.remote & exec::kCooperativeCopy) == 0) return false;
+    if (how_.help == Help::None || (op.remote & exec::kCooperativeCopy) == 0) return false;
     Channel& channel = in(turn, op.arrivals.begin);
     if (!channel.messages[channel.received].zero_copy || actions.back().moves.size() != 1) return false;
+    if (!helps(turn.rank, channel.received)) return false;
     Move& whole = actions.back().moves.front();
     const uint64_t half = whole.elements / 2, number = channel.received + 1;
     Move rest{
@@ -343,7 +359,9 @@ class Lanes : LaneNumbers {
     for (auto& [id, channel] : channels_) {
       const auto found = helpers_.find(&channel);
       if (found == helpers_.end()) continue;
-      job_.threads.push_back({.rank = id.from, .lane = id.link_lane, .actions = std::move(found->second)});
+      job_.threads.push_back({.rank = id.from,
+                              .name = fmt::format("rank {} as a helper of rank {}", id.from, id.to),
+                              .actions = std::move(found->second)});
     }
   }
 
@@ -352,6 +370,8 @@ class Lanes : LaneNumbers {
 
 }  // namespace
 
-Job lanes_job(std::span<const plan::RankPlan> plans, const Setting& setting) { return Lanes(plans, setting).make(); }
+Job lanes_job(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<Program> programs) {
+  return LanesJob(plans, how, std::move(programs)).make();
+}
 
 }  // namespace tutti::proof

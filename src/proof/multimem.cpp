@@ -1,8 +1,9 @@
-// What a switch between GPUs makes of programs: one thread for each item of each rank, in the steps of MultimemSteps.
-#include "exec/compile/multimem_steps.hpp"
+// What NVLS makes of programs: one thread for each item of each rank, in the steps of MultimemSteps.
+#include <algorithm>
 
 #include "base/format.hpp"
-#include "proof/setting.hpp"
+#include "exec/compile/multimem_steps.hpp"
+#include "proof/call_case.hpp"
 
 namespace tutti::proof {
 namespace {
@@ -12,14 +13,18 @@ using exec::kPackBytes;
 using exec::MultimemLayout;
 using exec::MultimemSteps;
 
-class Switch {
+class NvlsJob {
  public:
-  Switch(std::span<const plan::RankPlan> plans, const Setting& setting)
-      : setting_(setting), job_(empty_job(plans, setting)), ranks_(static_cast<uint32_t>(plans.size())) {
-    const exec::Program program = std::move(lower_all(plans, setting).front());
-    layout_ = {.bytes = setting.geometry.count * unit(),
+  NvlsJob(std::span<const plan::RankPlan> plans, const CallCase& how, std::span<const exec::Program> programs)
+      : how_(how), job_(empty_job(plans, how)), ranks_(static_cast<uint32_t>(plans.size())) {
+    const exec::Program& program = programs.front();
+    const bool alike = std::all_of(programs.begin(), programs.end(), [&](const exec::Program& one) {
+      return one.rounds == program.rounds && one.width == program.width && one.window_bytes == program.window_bytes;
+    });
+    if (!alike) throw_error(Code::InternalError, "ranks run calls of different rounds");
+    layout_ = {.bytes = how.geometry.count * unit(),
                .window = program.window_bytes,
-               .slot = setting.slot_bytes,
+               .slot = how.slot_bytes,
                .windows = static_cast<uint32_t>(program.rounds),
                .items = program.width,
                .ranks = ranks_};
@@ -46,9 +51,9 @@ class Switch {
 
  private:
   void add_block(uint32_t rank, uint32_t item) {
-    Thread thread{.rank = static_cast<Rank>(rank), .lane = item};
+    Thread thread{.rank = static_cast<Rank>(rank), .name = fmt::format("rank {}, item {}", rank, item)};
     const uint64_t rounds = layout_.rounds_of(item);
-    for (uint64_t call = 0; call < setting_.calls; ++call) {
+    for (uint64_t call = 0; call < how_.calls; ++call) {
       thread.actions.push_back({.what = "begin", .waits = {{ended_[rank], call}}});
       for (MultimemSteps steps(rounds); !steps.ended(); steps.advance()) {
         thread.actions.push_back(action(rank, item, steps, call * 2 * rounds));
@@ -60,8 +65,8 @@ class Switch {
 
   /// The user's thread, for whom the call ends when all blocks have.
   void add_caller(uint32_t rank) {
-    Thread thread{.rank = static_cast<Rank>(rank)};
-    for (uint64_t call = 0; call < setting_.calls; ++call) {
+    Thread thread{.rank = static_cast<Rank>(rank), .name = fmt::format("rank {}'s user", rank)};
+    for (uint64_t call = 0; call < how_.calls; ++call) {
       Action end{.what = "return", .sets = {{ended_[rank], call + 1}}, .ends = true};
       for (uint32_t item = 0; item < layout_.items; ++item)
         end.waits.push_back({items_done_[number(rank, item)], call + 1});
@@ -112,11 +117,11 @@ class Switch {
   }
 
   Place moved(Place place, uint64_t bytes) const { return {place.memory, place.at + elements(bytes)}; }
-  uint64_t unit() const { return setting_.geometry.element_bytes; }
+  uint64_t unit() const { return how_.geometry.element_bytes; }
   uint64_t elements(uint64_t bytes) const { return bytes / unit(); }
   size_t number(uint32_t rank, uint32_t item) const { return size_t{rank} * layout_.items + item; }
 
-  const Setting& setting_;
+  const CallCase& how_;
   Job job_;
   const uint32_t ranks_;
   MultimemLayout layout_;
@@ -126,8 +131,8 @@ class Switch {
 
 }  // namespace
 
-Job multimem_job(std::span<const plan::RankPlan> plans, const Setting& setting) {
-  return Switch(plans, setting).make();
+Job nvls_job(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs) {
+  return NvlsJob(plans, how, programs).make();
 }
 
 }  // namespace tutti::proof

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "plan/verify/checks.hpp"
 #include "plan/verify/forest.hpp"
 #include "plan/verify/outputs.hpp"
 #include "proof/access_log.hpp"
+#include "proof/folds.hpp"
 
 namespace tutti::proof {
 namespace {
@@ -26,10 +29,11 @@ struct Element {
 
 class Run {
  public:
-  explicit Run(const Job& job)
+  /// `folds`: what outputs of reductions must be; null: any fold of every rank's contribution.
+  Run(const Job& job, Forest& forest, const ExpectedFolds* folds)
       : job_(job),
-        ranks_(static_cast<uint32_t>(job.shape.ranks)),
-        forest_(ranks_, plan::blocks(job.shape, Buffer::Input, 0)),
+        forest_(forest),
+        folds_(folds),
         clocks_(job.threads.size()),
         first_(firsts(job)),
         elements_(first_.back()),
@@ -37,9 +41,11 @@ class Run {
         log_(clocks_, first_.back()),
         flags_(clocks_, job.words.size()),
         history_(job.words.size()),
-        next_(job.threads.size()) {
+        next_(job.threads.size()),
+        calls_(static_cast<size_t>(job.shape.ranks)) {
     for (Rank rank = 0; rank < job.shape.ranks; ++rank) fill(rank);
-    for (size_t word = 0; word < job.words.size(); ++word) history_[word].push_back({job.words[word].value, nullptr});
+    for (size_t word = 0; word < job.words.size(); ++word)
+      history_[word].push_back({job.words[word].value, nullptr, {}});
   }
 
   void run() {
@@ -59,6 +65,7 @@ class Run {
   struct Moment {  // a word's value, and what its setter knew
     uint64_t value = 0;
     Clock known;
+    MemoryAccess by;
   };
   struct Mark {  // the action that writes an element, and which of its elements that is
     uint64_t action = 0;
@@ -89,6 +96,7 @@ class Run {
       return false;
     clocks_.tick(thread);
     for (const Wait& wait : now.waits) {
+      check_not_early(thread, wait);
       if (const Clock& known = found(wait)->known) clocks_.learn(thread, *known);
       if (!job_.words[wait.word].counter) order(thread, flags_.read(wait.word, at(thread)), wait.word);
     }
@@ -106,16 +114,32 @@ class Run {
 
   void put(uint32_t thread, const Set& set, const Clock& known) {
     const Word& word = job_.words[set.word];
-    if (!word.counter) {
-      order(thread, flags_.write(set.word, at(thread)), set.word);
-      history_[set.word].clear();
-    } else if (set.value < history_[set.word].back().value) {
-      reject("{}: sets {} to {}, which was {}", words(thread), word.name, set.value, history_[set.word].back().value);
+    const Moment& last = history_[set.word].back();
+    if (word.counter && set.value < last.value) {
+      reject("{}: sets {} to {}, which was {}", words(thread), word.name, set.value, last.value);
     }
-    history_[set.word].push_back({set.value, known});
+    if (word.counter && last.by.time != 0 && last.by.thread != thread) {
+      reject("{}: sets {}, as {} has", words(thread), word.name, words(last.by));
+    }
+    if (!word.counter && set.value == last.value) {
+      reject("{}: sets {} to {}, which it is already", words(thread), word.name, set.value);
+    }
+    if (!word.counter) order(thread, flags_.write(set.word, at(thread)), set.word);
+    history_[set.word].push_back({set.value, known, at(thread)});
   }
 
-  void order(uint32_t thread, const Access* other, uint32_t word) const {
+  /// A flag may have had this value before: the thread must know that it had another one since, or it might go on then.
+  void check_not_early(uint32_t thread, const Wait& wait) const {
+    const std::vector<Moment>& all = history_[wait.word];
+    if (job_.words[wait.word].counter || all.size() < 3) return;
+    const MemoryAccess before = all[all.size() - 2].by;
+    if (!clocks_.knows(thread, before)) {
+      reject("{}: may wait for {} when it is still {} of an earlier time", words(thread), job_.words[wait.word].name,
+             wait.value);
+    }
+  }
+
+  void order(uint32_t thread, const MemoryAccess* other, uint32_t word) const {
     if (other != nullptr) {
       reject("{}: uses {} at the same time as {}", words(thread), job_.words[word].name, words(*other));
     }
@@ -179,7 +203,7 @@ class Run {
     if (marks_[place].action == serial_ && marks_[place].element != element) {
       reject("{}: reads {}, which it also writes as another element", words(thread), words(from, i));
     }
-    if (const Access* other = log_.read(place, at(thread))) {
+    if (const MemoryAccess* other = log_.read(place, at(thread))) {
       reject("{}: reads {}, which {} may be writing", words(thread), words(from, i), words(*other));
     }
     return elements_[place];
@@ -187,7 +211,7 @@ class Run {
 
   void set(uint32_t thread, const Place& to, uint64_t i, Element element) {
     const size_t place = locate(thread, to, i + 1) + i;
-    if (const Access* other = log_.write(place, at(thread))) {
+    if (const MemoryAccess* other = log_.write(place, at(thread))) {
       reject("{}: writes {}, which {} may be using", words(thread), words(to, i), words(*other));
     }
     elements_[place] = element;
@@ -224,40 +248,60 @@ class Run {
     }
   }
 
-  /// The user fills the buffers.
+  /// The user fills the buffers. Each call's elements are other ones, so nothing of an earlier call is right.
   void fill(Rank rank) {
     each(Buffer::Output, rank, [&](uint32_t, uint64_t, size_t place) { elements_[place] = {}; });
     each(Buffer::Input, rank, [&](uint32_t block, uint64_t i, size_t place) {
-      elements_[place] = {forest_.leaf(planned(rank), block), static_cast<uint32_t>(i)};
+      elements_[place] = {forest_.leaf(planned(rank), block), position(rank, i)};
     });
+  }
+  uint32_t position(Rank rank, uint64_t i) const {
+    return static_cast<uint32_t>(calls_[static_cast<size_t>(rank)] * job_.count + i);
   }
 
   void end(uint32_t thread) {
     const Rank rank = job_.threads[thread].rank;
-    const auto touch = [&](const char* what, size_t place, auto access) {
-      if (const Access* other = (log_.*access)(place, at(thread))) {
+    const auto touch = [&](const char* what, size_t place) {
+      if (const MemoryAccess* other = log_.write(place, at(thread))) {
         reject("rank {}: its call has ended, but {} may still use its {}", rank, words(*other), what);
       }
     };
+    std::set<size_t> outputs;
     each(Buffer::Output, rank, [&](uint32_t block, uint64_t i, size_t place) {
-      touch("output", place, &AccessLog::write);
-      const Element& element = elements_[place];
-      std::string fault = fault_of_output(forest_, job_.shape, planned(rank), block, element.value);
-      if (fault.empty() && element.position != i) fault = fmt::format("holds element {}", element.position);
-      if (!fault.empty()) reject("rank {}: element {} of the plan's output block {} {}", rank, i, block, fault);
+      touch("output", place);
+      check_output(rank, block, i, elements_[place]);
+      if (!job_.memories[job_.buffers[static_cast<size_t>(rank)].in.memory].writable) return;
+      outputs.insert(place);  // in place, it may be input too
     });
-    each(Buffer::Input, rank, [&](uint32_t, uint64_t, size_t place) { touch("input", place, &AccessLog::write); });
+    each(Buffer::Input, rank, [&](uint32_t block, uint64_t i, size_t place) {
+      touch("input", place);
+      const bool kept = elements_[place].value == forest_.leaf(planned(rank), block) &&
+                        elements_[place].position == position(rank, i);
+      if (!kept && !outputs.contains(place)) reject("rank {}: its input block {} was written to", rank, block);
+    });
+    ++calls_[static_cast<size_t>(rank)];
     fill(rank);
+  }
+
+  void check_output(Rank rank, uint32_t block, uint64_t i, const Element& element) const {
+    std::string fault = fault_of_output(forest_, job_.shape, planned(rank), block, element.value);
+    if (fault.empty() && element.position != position(rank, i)) {
+      fault = fmt::format("holds element {} of call {}", element.position % job_.count, element.position / job_.count);
+    }
+    if (fault.empty() && folds_ != nullptr && element.value != (*folds_)[planned(rank)][block][i]) {
+      fault = "is folded in another order than the plan says";
+    }
+    if (!fault.empty()) reject("rank {}: element {} of the plan's output block {} {}", rank, i, block, fault);
   }
 
   // ---- words for people
 
-  Access at(uint32_t thread) const { return {thread, clocks_.time(thread)}; }
+  MemoryAccess at(uint32_t thread) const { return {thread, clocks_.time(thread)}; }
   std::string words(uint32_t thread) const { return words({thread, next_[thread] + 1}); }
-  std::string words(Access access) const {
+  std::string words(MemoryAccess access) const {
     const Thread& thread = job_.threads[access.thread];
     const Action& action = thread.actions[access.time - 1];
-    return fmt::format("rank {}, lane {}, step {} ({})", thread.rank, thread.lane, action.step, action.what);
+    return fmt::format("{}, step {} ({})", thread.name, action.step, action.what);
   }
   std::string words(const Place& place, uint64_t i) const {
     return fmt::format("element {} of {}", place.at + i, job_.memories[place.memory].name);
@@ -271,27 +315,44 @@ class Run {
   }
 
   const Job& job_;
-  const uint32_t ranks_;
-  Forest forest_;
+  Forest& forest_;
+  const ExpectedFolds* const folds_;
   Clocks clocks_;
   const std::vector<size_t> first_;  // place of each memory's first element
   std::vector<Element> elements_;
   std::vector<Mark> marks_;
   AccessLog log_, flags_;
-  std::vector<std::vector<Moment>> history_;  // by word; of a flag, its value alone
+  std::vector<std::vector<Moment>> history_;  // by word
   std::vector<uint32_t> next_;                // by thread: its next action
+  std::vector<uint64_t> calls_;               // by rank, that have ended
   std::vector<Value> column_;
   uint64_t serial_ = 0;
 };
 
+Forest forest_of(const plan::Shape& shape) {
+  return {static_cast<uint32_t>(shape.ranks), plan::blocks(shape, Buffer::Input, 0)};
+}
+
 }  // namespace
 
 plan::Verdict prove(const Job& job) {
-  return plan::verifier::verdict_of([&] { Run(job).run(); });
+  return plan::verifier::verdict_of([&] {
+    Forest forest = forest_of(job.shape);
+    Run(job, forest, nullptr).run();
+  });
 }
 
-plan::Verdict prove(std::span<const plan::RankPlan> plans, const Setting& setting) {
-  return plan::verifier::verdict_of([&] { Run(job_of(plans, setting)).run(); });
+plan::Verdict prove(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs) {
+  return plan::verifier::verdict_of([&] {
+    Forest forest = forest_of(plans.front().shape);
+    const bool in_order = reduces(plans.front().shape.collective) && !(*how.geometry.method == exec::methods::nvls);
+    const ExpectedFolds folds = in_order ? folds_of(plans, how, forest) : ExpectedFolds();
+    Run(job_of(plans, how, std::move(programs)), forest, in_order ? &folds : nullptr).run();
+  });
+}
+
+plan::Verdict prove(std::span<const plan::RankPlan> plans, const CallCase& how) {
+  return prove(plans, how, lower_all(plans, how));
 }
 
 }  // namespace tutti::proof

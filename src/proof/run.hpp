@@ -5,7 +5,7 @@
 #pragma once
 
 #include "plan/verify.hpp"
-#include "proof/setting.hpp"
+#include "proof/call_case.hpp"
 
 namespace tutti::proof {
 
@@ -16,7 +16,10 @@ namespace tutti::proof {
 /// - nothing is read that was never written, and no action reads what it writes itself at another place;
 /// - every wait ends.
 plan::Verdict prove(const Job& job);
-/// The same of the job that the setting's method makes of these plans, which verify() has accepted.
-plan::Verdict prove(std::span<const plan::RankPlan> plans, const Setting& setting);
+/// The same of the job that the how's method makes of these plans, which verify() has accepted.
+/// For all methods but NVLS, outputs of reductions must also be folded as the plans say. Throws what lower() throws.
+plan::Verdict prove(std::span<const plan::RankPlan> plans, const CallCase& how);
+/// The same with programs in place of those that lower() makes.
+plan::Verdict prove(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs);
 
 }  // namespace tutti::proof

@@ -278,7 +278,7 @@ void add_plan(CLI::App& app, int& status) {
       "  tutti plan show all_reduce hierarchical -n 5 --groups 0,0,1,1,1\n");
   shows->callback([options] { show(*options); });
 
-  CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm and what each method makes of it, for a number of ranks; and counts");
+  CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm, and what each method makes of it");
   add_names(verifies, *options);
   verifies->footer("Examples:\n  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan verify mine.json\n");
   add_memory(verifies, *options);

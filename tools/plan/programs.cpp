@@ -19,9 +19,11 @@ bool prove_programs(std::span<const plan::RankPlan> plans) {
   fmt::print("\nWhat methods make of it, run on symbols for each kind of delivery\n\n");
   bool all = true;
   for (const proof::MethodProof& proof : proof::prove_methods(plans)) {
+    if (proof.verdict.too_large)
+      throw_error(Code::Unsupported, "{} is not proven: {}", proof.method, proof.verdict.reason);
     all = all && proof.verdict;
     const std::string text = !proof.why_not.empty() ? "does not run it: " + proof.why_not
-                             : proof.verdict        ? fmt::format("right: {}", fmt::join(proof.calls, "; "))
+                             : proof.verdict        ? fmt::format("right: {}", fmt::join(proof.cases, "; "))
                                                     : "WRONG: " + proof.verdict.reason;
     fmt::print("  {:<12}{}\n", proof.method, tools::wrapped(text, 14));
   }

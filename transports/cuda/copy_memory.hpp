@@ -28,9 +28,10 @@ inline constexpr uint32_t kReleased = kTagSum;
 
 /// What a peer tells this rank; it lies with this rank.
 struct alignas(128) PeerWords {
-  TagWords arrived[link::kCopySlots];  ///< the tag of the peer's message in its slot; this rank sets it to 0 again
-  uint32_t free[link::kCopySlots] =
-      {};  ///< 1: the peer has read this rank's message in that slot; this rank sets it to 0
+  /// The tag of the peer's message in its slot; this rank sets it to 0 again.
+  TagWords arrived[link::kCopySlots];
+  /// 1: the peer has read this rank's message in that slot; this rank sets it to 0.
+  uint32_t free[link::kCopySlots] = {};
 };
 
 /// How far this rank's stream is, for its host.

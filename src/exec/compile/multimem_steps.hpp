@@ -1,8 +1,8 @@
 // How a switch between GPUs runs a program that folds everything (NVLink SHARP): the steps of a block, and the bytes
 // that each is about. The kernels (exec/cuda/multimem.cu) and the proof (src/proof) run the same.
 //
-// Each rank's GPU has memory of which all other ranks' have their own, and one multicast address stands for the same
-// place of all (transports/cuda/multicast.hpp). A call's windows are dealt out to items; a block runs an item at a
+// The GPUs of all ranks have equal memories, and one multicast address stands for the same place of each
+// (transports/cuda/multicast.hpp). A call's windows are dealt out to items; a block runs an item at a
 // time. Each item has two slots of that memory, for the windows of two rounds.
 #pragma once
 

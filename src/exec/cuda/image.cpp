@@ -136,7 +136,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     RankState state;
     state.full = with_links(builder, full, program.full, links[replica]);
     state.last = with_links(builder, last, program.last, links[replica]);
-    state.rounds = (program.rounds - replica + program.width - 1) / program.width;
+    state.rounds = program.rounds_of(replica);
     state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
     state.lane_count = static_cast<uint32_t>(program.last.lanes.size());
     state.versions = kScratchVersions;

@@ -35,7 +35,7 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
   last_.connect(program.last, ins, outs);
   state.full = full_.tables;
   state.last = last_.tables;
-  state.rounds = (program.rounds - index + program.width - 1) / program.width;
+  state.rounds = program.rounds_of(index);
   const bool has_last = (program.rounds - 1) % program.width == index;
   state.full_rounds = state.rounds - (has_last ? 1 : 0);
   state.versions = versions;

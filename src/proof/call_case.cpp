@@ -1,4 +1,4 @@
-#include "proof/setting.hpp"
+#include "proof/call_case.hpp"
 
 #include <utility>
 
@@ -15,8 +15,12 @@ struct Translation {
 };
 
 const Translation kTranslations[] = {
-    {&exec::methods::lanes, lanes_job}, {&exec::methods::slots, lanes_job},        {&exec::methods::ll, lanes_job},
-    {&exec::methods::ll128, lanes_job}, {&exec::methods::copy_engine, copies_job}, {&exec::methods::nvls, multimem_job},
+    {&exec::methods::lanes, lanes_job},
+    {&exec::methods::slots, lanes_job},
+    {&exec::methods::ll, lanes_job},
+    {&exec::methods::ll128, lanes_job},
+    {&exec::methods::copy_engine, copy_engine_job},
+    {&exec::methods::nvls, nvls_job},
 };
 
 /// In place, the shorter buffer is a block of the longer one, or they are one.
@@ -39,12 +43,16 @@ Buffers buffers_of(Job& job, Rank rank, bool in_place) {
 
 }  // namespace
 
-std::vector<exec::Program> lower_all(std::span<const plan::RankPlan> plans, const Setting& setting) {
+std::vector<exec::Program> lower_all(std::span<const plan::RankPlan> plans, const CallCase& how) {
   const auto ranks = static_cast<Rank>(plans.size());
-  const exec::PeerTraits traits(plans.size(), {setting.access, setting.access});
   std::vector<exec::Program> programs;
   for (Rank rank = 0; rank < ranks; ++rank) {
-    exec::Geometry geometry = setting.geometry;
+    exec::Geometry geometry = how.geometry;
+    exec::PeerTraits traits(plans.size());
+    for (Rank peer = 0; peer < ranks; ++peer) {
+      const link::Access& access = peer / 2 == rank / 2 ? how.access : how.far;
+      traits[static_cast<size_t>(peer)] = {access, access};
+    }
     const plan::RankPlan& plan = plans[static_cast<size_t>(geometry.order.planned(rank, geometry.root, ranks))];
     geometry.in_place = geometry.in_place && plan::blocks(plan.shape, Buffer::Input, plan.rank) > 0 &&
                         plan::blocks(plan.shape, Buffer::Output, plan.rank) > 0;
@@ -53,24 +61,23 @@ std::vector<exec::Program> lower_all(std::span<const plan::RankPlan> plans, cons
   return programs;
 }
 
-Job empty_job(std::span<const plan::RankPlan> plans, const Setting& setting) {
+Job empty_job(std::span<const plan::RankPlan> plans, const CallCase& how) {
   Job job;
   job.shape = plans.front().shape;
-  job.order = setting.geometry.order;
-  job.root = setting.geometry.root;
-  job.count = setting.geometry.count;
+  job.order = how.geometry.order;
+  job.root = how.geometry.root;
+  job.count = how.geometry.count;
   for (Rank rank = 0; rank < job.shape.ranks; ++rank) {
-    job.buffers.push_back(buffers_of(job, rank, setting.geometry.in_place));
+    job.buffers.push_back(buffers_of(job, rank, how.geometry.in_place));
   }
   return job;
 }
 
-Job job_of(std::span<const plan::RankPlan> plans, const Setting& setting) {
+Job job_of(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs) {
   for (const Translation& one : kTranslations) {
-    if (*one.method == *setting.geometry.method) return one.make(plans, setting);
+    if (*one.method == *how.geometry.method) return one.make(plans, how, std::move(programs));
   }
-  throw_error(Code::InternalError, "the method {} cannot be proven: nothing translates it",
-              setting.geometry.method->name);
+  throw_error(Code::InternalError, "the method {} cannot be proven: nothing translates it", how.geometry.method->name);
 }
 
 }  // namespace tutti::proof

@@ -76,12 +76,11 @@ void Machine::add_links(const Graph& graph) {
 void Machine::take_hosts(const Graph& graph) {
   std::map<NodeId, uint32_t> numbers;
   std::vector<NodeId> host_of(graph.nodes.size());
-  NodeId fabric = kNoNode;
   for (NodeId i = 0; i < graph.nodes.size(); ++i) {
     const topo::Node& node = graph.nodes[i];
     host_of[i] = node.parent == kNoNode ? i : host_of[node.parent];
     if (node.kind == NodeKind::Fabric) {
-      fabric = i;
+      networks_.own[i] = networks_.graph.add({.kind = NodeKind::Fabric});
       continue;
     }
     const auto [at, is_new] = numbers.emplace(host_of[i], static_cast<uint32_t>(hosts_.size()));
@@ -91,20 +90,33 @@ void Machine::take_hosts(const Graph& graph) {
     if (copy.parent != kNoNode) copy.parent = host.own.at(copy.parent);
     host.own[i] = host.graph.add(std::move(copy));
   }
-  for (const auto& host : hosts_) {
-    if (fabric != kNoNode) host->fabric = host->graph.add({.kind = NodeKind::Fabric});
-  }
+  const auto is_fabric = [&](NodeId node) { return graph.nodes[node].kind == NodeKind::Fabric; };
   for (uint32_t i = 0; i < graph.links.size(); ++i) {
-    Link link = graph.links[i];
-    Host& host = *hosts_[numbers.at(host_of[link.a == fabric ? link.b : link.a])];
-    const auto moved = [&](NodeId node) { return node == fabric ? host.fabric : host.own.at(node); };
-    link.a = moved(link.a);
-    link.b = moved(link.b);
-    host.graph.connect(link);
-    host.links.push_back(i);
+    const Link& link = graph.links[i];
+    const bool inner = is_fabric(link.a) && is_fabric(link.b);
+    take_link(inner ? networks_ : *hosts_[numbers.at(host_of[is_fabric(link.a) ? link.b : link.a])], link, i, graph);
   }
+  networks_.finder = std::make_unique<topo::PathFinder>(networks_.graph);
   for (const auto& host : hosts_) host->finder = std::make_unique<topo::PathFinder>(host->graph);
   for (const NodeId node : nodes_) host_.push_back(numbers.at(host_of[node]));
+}
+
+/// A link of a host, or one that joins networks.
+void Machine::take_link(Host& host, Link link, uint32_t number, const Graph& graph) {
+  for (NodeId* const end : {&link.a, &link.b}) {
+    if (&host == &networks_ || graph.nodes[*end].kind != NodeKind::Fabric) {
+      *end = host.own.at(*end);
+      continue;
+    }
+    if (host.network != kNoNode && host.network != *end) {
+      throw_error(Code::InvalidArgument, "a host has NICs in two networks; a simulation has hosts in one each");
+    }
+    if (host.network == kNoNode) host.fabric = host.graph.add({.kind = NodeKind::Fabric});
+    host.network = *end;
+    *end = host.fabric;
+  }
+  host.graph.connect(link);
+  host.links.push_back(number);
 }
 
 Route Machine::route_of(const Host& host, const Path& path, NodeId from, bool backwards) const {
@@ -146,11 +158,25 @@ const std::pair<Route, Route>& Machine::ways_out(Rank rank) {
   return out_[rank] = {route_of(host, path, node, false), route_of(host, path, node, true)};
 }
 
+/// From one host's network to another's.
+Route Machine::across(const Host& from, const Host& to) const {
+  if (from.network == to.network) return {};
+  const NodeId a = networks_.own.at(from.network), b = networks_.own.at(to.network);
+  const Path path = networks_.finder->between(a, b);
+  if (path.kind == topo::PathKind::None) {
+    throw_error(Code::InvalidArgument, "the topology has no link between the networks of two hosts");
+  }
+  return route_of(networks_, path, a, false);
+}
+
 Route Machine::between(Rank from, Rank to) {
   Route route = ways_out(from).first;
   const Route& down = ways_out(to).second;
-  route.resources.insert(route.resources.end(), down.resources.begin(), down.resources.end());
-  route.seconds += down.seconds;
+  const auto host = [&](Rank rank) -> const Host& { return *hosts_[host_[static_cast<size_t>(rank)]]; };
+  for (const Route& next : {across(host(from), host(to)), down}) {
+    route.resources.insert(route.resources.end(), next.resources.begin(), next.resources.end());
+    route.seconds += next.seconds;
+  }
   route.network = true;
   return route;
 }

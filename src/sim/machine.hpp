@@ -65,15 +65,18 @@ class Machine {
     std::map<topo::NodeId, topo::NodeId> own;  // number of a node of the whole graph
     std::vector<uint32_t> links;               // number in the whole graph
     topo::NodeId fabric = topo::kNoNode;
+    topo::NodeId network = topo::kNoNode;  // the fabric's number in the whole graph
     std::unique_ptr<topo::PathFinder> finder;
   };
 
   void take_hosts(const topo::Graph& graph);
+  void take_link(Host& host, topo::Link link, uint32_t number, const topo::Graph& graph);
   void add_links(const topo::Graph& graph);
   /// Of a path that starts at a node of `host`.
   Route route_of(const Host& host, const topo::Path& path, topo::NodeId from, bool backwards) const;
   Route inside(Rank from, Rank to) const;
   Route between(Rank from, Rank to);
+  Route across(const Host& from, const Host& to) const;
   const std::pair<Route, Route>& ways_out(Rank rank);
 
   std::vector<topo::NodeId> nodes_;
@@ -83,6 +86,7 @@ class Machine {
   WorkCosts costs_;
   std::vector<SharedResource> resources_;  // links, two each; then cores
   std::vector<std::unique_ptr<Host>> hosts_;
+  Host networks_;  // all fabrics, and the links that join them
   std::map<std::pair<Rank, Rank>, Route> routes_;
   std::map<Rank, std::pair<Route, Route>> out_;  // to the fabric, and from it
 };

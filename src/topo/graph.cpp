@@ -97,7 +97,7 @@ std::string label(const Graph& graph, NodeId id) {
     case NodeKind::Nic:
       return "NIC " + (node.name.empty() ? node.address : node.name);
     case NodeKind::Fabric:
-      return "network";
+      return node.name.empty() ? "network" : node.name;
   }
   return "";
 }

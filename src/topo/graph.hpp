@@ -40,7 +40,8 @@ inline constexpr size_t kMaxLinks = size_t{1} << 21;
 struct Node {
   NodeKind kind = NodeKind::Host;
   NodeId parent = kNoNode;  ///< a smaller number; none: a host or the fabric
-  std::string name;         ///< a host's, a NIC's; "package 0"; "": its kind and address say enough
+  std::string name;         ///< a host's, a NIC's; "package 0"; a fabric's, if there are several; "": kind and address
+                            ///< say enough
   std::string model;        ///< of a processor or a device; "": unknown
   std::string address;      ///< PCI, as "0000:18:00.0"; "": none, or unknown
   Cores processors;         ///< of a host, package, NUMA node, complex or core; those known
@@ -58,10 +59,11 @@ struct Node {
 struct Link {
   NodeId a = kNoNode, b = kNoNode;
   LinkKind kind = LinkKind::Cache;
-  uint32_t width = 1;    ///< lanes of a PCIe link; NVLinks
-  double gbps = 0;       ///< GB/s (1e9) in each direction
-  double us = 0;         ///< µs
-  bool assumed = false;  ///< its speed is a default, because it is unknown
+  uint32_t width = 1;     ///< lanes of a PCIe link; NVLinks
+  double gbps = 0;        ///< GB/s (1e9) in each direction
+  double us = 0;          ///< µs
+  bool assumed = false;   ///< its speed is a default, because it is unknown
+  bool measured = false;  ///< its speed is what `tutti tune` has measured
 };
 
 /// What a message between two ranks takes, software included, as a job knows it: it stands above the links' figures.

@@ -52,6 +52,7 @@ ordered_json json_of(const Link& link) {
   ordered_json object{{"kind", name_of(link.kind)}, {"a", link.a}, {"b", link.b}, {"gbps", link.gbps}, {"us", link.us}};
   if (link.width != 1) object["width"] = link.width;
   if (link.assumed) object["assumed"] = true;
+  if (link.measured) object["measured"] = true;
   return object;
 }
 
@@ -203,7 +204,8 @@ Link link_of(const Fields& fields) {
           .width = static_cast<uint32_t>(fields.whole("width", 1, kMaxUint)),
           .gbps = fields.real("gbps"),
           .us = fields.real("us"),
-          .assumed = fields.flag("assumed")};
+          .assumed = fields.flag("assumed"),
+          .measured = fields.flag("measured")};
 }
 
 Figure figure_of(const Fields& fields) {

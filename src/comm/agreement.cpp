@@ -15,6 +15,7 @@
 #include "select/calibration.hpp"
 #include "select/forced.hpp"
 #include "select/machine.hpp"
+#include "select/network.hpp"
 #include "topo/detect.hpp"
 #include "topo/machine.hpp"
 
@@ -132,7 +133,7 @@ std::string origin_of_figures(bool between_hosts) {
   if (select::has_host_profile()) {
     const auto profile = select::local_profile();
     if (!between_hosts || profile->links.contains("tcp") || profile->links.contains("verbs")) {
-      return "measured by `tutti tune`";
+      return select::kMeasured;
     }
   }
   if (!between_hosts && !select::has_host_profile() && select::local_calibration() != nullptr) {
@@ -295,6 +296,9 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   }
   agreed.graph = job_topology(endpoint, places, topo::kept_topology, deadline);
   agreed.graph.figures = figures_of(agreed.reports);
+  if (endpoint.rank() == 0 && inputs.profile != nullptr) {
+    select::add_measured_hosts(agreed.graph, inputs.profile->hosts);
+  }
   std::vector<transports::Word> words;
   for (const RankReport& report : agreed.reports) words.push_back(report.fabric.word);
   agree_on_table(endpoint, {fabric.try_words(words), agreed.backoff.spins == 0}, agreed, deadline);

@@ -73,6 +73,7 @@ std::string machine_text(const CostInputs& inputs, const MachineNotes& notes) {
     lines.push_back(fmt::format("  rails: {} a host, {:g} of its ranks on the busiest", counted(notes.rails, "NIC"),
                                 notes.sharing));
   }
+  for (const std::string& slow : notes.links) lines.push_back("  " + slow);
   if (inputs.order.is_given()) {
     lines.push_back(fmt::format("  order of ranks: {}", fmt::join(inputs.order.ranks(), ", ")));
   }

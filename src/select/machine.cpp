@@ -7,6 +7,7 @@
 #include "base/format.hpp"
 #include "select/forced.hpp"
 #include "select/machine_view.hpp"
+#include "select/network.hpp"
 #include "select/order.hpp"
 #include "select/pairs.hpp"
 #include "topo/constants.hpp"
@@ -218,6 +219,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
                 .over = over,
                 .inside = kind_text(survey.inside),
                 .between = kind_text(survey.between),
+                .links = slow_links(graph),
                 .unknown = graph.notes};
   return made;
 }

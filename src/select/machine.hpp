@@ -36,6 +36,7 @@ struct MachineNotes {
   double sharing = 1;                ///< ranks of a host on its busiest NIC
   std::string over;                  ///< the kinds of the slowest paths alone: "NVLink", "NVLink+network"
   std::string inside, between;       ///< the kind of the slowest path, and what is known of it
+  std::vector<std::string> links;    ///< those between hosts that are slower than others, by `tutti tune`
   std::vector<std::string> unknown;  ///< what was assumed, as the graph notes it
 };
 

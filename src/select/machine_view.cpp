@@ -1,11 +1,13 @@
 #include "select/machine_view.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
 #include "base/format.hpp"
 #include "plan/traffic.hpp"
+#include "select/network.hpp"
 
 namespace tutti::select {
 namespace {
@@ -21,8 +23,9 @@ std::string figure_name(const Pairs& pairs, Rank a, Rank b, const topo::Figure& 
   return fmt::format("{} – {}: {:.3g} GB/s, {}", host(a), host(b), figure.gbps, figure.origin);
 }
 
-/// "host2: NIC eth0 – network".
+/// "host2: NIC eth0 – network", "link host2: 25 MB/s, measured by …".
 std::string link_name(const topo::Graph& graph, const topo::Link& link) {
+  if (link.measured) return measured_link_text(graph, link);
   const topo::NodeId inside = graph.nodes[link.a].kind == topo::NodeKind::Fabric ? link.b : link.a;
   const std::string host = label(graph, graph.host_of(inside));
   return fmt::format("{}: {} – {}", host, label(graph, link.a), label(graph, link.b));
@@ -31,7 +34,10 @@ std::string link_name(const topo::Graph& graph, const topo::Link& link) {
 }  // namespace
 
 MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place)
-    : ranks_(pairs.ranks()), message_share_(message_share), in_place_(in_place) {
+    : ranks_(pairs.ranks()),
+      message_share_(message_share),
+      in_place_(in_place),
+      fastest_far_(static_cast<size_t>(ranks_), std::numeric_limits<double>::infinity()) {
   const topo::Graph& graph = pairs.graph();
   std::map<std::pair<uint32_t, bool>, uint32_t> numbers;  // by link and direction
   std::vector<Rank> all(static_cast<size_t>(ranks_));
@@ -45,7 +51,14 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       const PairCost& cost = costs[static_cast<size_t>(to)];
       Pair pair{.alpha = cost.alpha, .beta = cost.beta, .near = pairs.same_host(from, to), .shared = {}};
       const topo::Figure* const known = from == to || pair.near ? nullptr : pairs.figure(from, to, cost.path.kind);
-      if (known != nullptr) pair.name = figure_name(pairs, from, to, *known);
+      if (known != nullptr) {
+        pair.name = figure_name(pairs, from, to, *known);
+        pair.own = known->a != topo::kNoNode;
+        for (const Rank end : {from, to}) {
+          double& fastest = fastest_far_[static_cast<size_t>(end)];
+          fastest = std::min(fastest, pair.beta);
+        }
+      }
       topo::NodeId at = pairs.places().nodes[static_cast<size_t>(from)];
       for (const uint32_t i : cost.path.links) {
         const topo::Link& link = graph.links[i];
@@ -54,6 +67,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
         if (link.assumed && is_job(graph)) continue;  // what is not known is not held against the figures
         const auto [number, is_new] = numbers.emplace(std::pair(i, onward), static_cast<uint32_t>(links_.size()));
         if (is_new) links_.push_back({1 / (link.gbps * 1e9), link_name(graph, link)});
+        if (joins_islands(graph, link)) uniform_ = false;
         pair.shared.push_back(number->second);
       }
       pairs_.push_back(std::move(pair));
@@ -83,7 +97,14 @@ Traffic MachineView::traffic(const plan::Algorithm& algorithm, const plan::Shape
   });
   busiest_rank(plans, order, traffic);
   busiest_link(plans, order, traffic);
+  busiest_pair(plans, order, traffic);
   return traffic;
+}
+
+/// What a byte takes of a rank's own time. Where two hosts are slower together than this rank is with others, it does
+/// not wait for them: other messages go on.
+double MachineView::beta_at(Rank end, const Pair& pair) const {
+  return pair.own ? std::min(pair.beta, fastest_far_[static_cast<size_t>(end)]) : pair.beta;
 }
 
 /// Each rank copies what it sends and what it receives, both at the same time; a message to several readers on its host
@@ -96,13 +117,13 @@ void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const p
   for (const plan::Flow& flow : plan::flows_of(plans)) {
     const Pair& link = pair(at(flow.from), at(flow.to));
     const auto from = static_cast<size_t>(at(flow.from)), to = static_cast<size_t>(at(flow.to));
-    in[to] += flow.amount * link.beta;
+    in[to] += flow.amount * beta_at(at(flow.to), link);
     for (const size_t end : {from, to}) longest[end] = std::max(longest[end], {flow.amount * link.beta, &link});
     if (link.near && in_place_) {
       near[from] += flow.amount;
       near_beta[from] = std::max(near_beta[from], link.beta);
     } else {
-      out[from] += flow.amount * link.beta;
+      out[from] += flow.amount * beta_at(at(flow.from), link);
     }
   }
   for (const plan::RankPlan& plan : plans) {
@@ -130,6 +151,17 @@ void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const p
     if (load[i] <= traffic.busiest) continue;
     traffic.busiest = load[i];
     traffic.where = links_[i].name;
+  }
+}
+
+void MachineView::busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
+                               Traffic& traffic) const {
+  for (const plan::Flow& flow : plan::flows_of(plans)) {
+    const Pair& link = pair(order.actual(flow.from, 0, ranks_), order.actual(flow.to, 0, ranks_));
+    // The links on its way were measured too; they are named unless they are clearly faster.
+    if (!link.own || flow.amount * link.beta <= kAlike * traffic.busiest) continue;
+    traffic.busiest = flow.amount * link.beta;
+    traffic.where = link.name;
   }
 }
 

@@ -38,6 +38,7 @@ class MachineView {
   struct Pair {
     double alpha = 0, beta = 0;
     bool near = false;             // on one host
+    bool own = false;              // β is that of these two hosts, not of any two
     std::string name;              // of what joins two hosts, with its figure; "": it has none
     std::vector<uint32_t> shared;  // links, as numbers in links_
   };
@@ -48,11 +49,14 @@ class MachineView {
   const Pair& pair(Rank a, Rank b) const { return pairs_[static_cast<size_t>(a * ranks_ + b)]; }
   void busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
   void busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
+  void busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
+  double beta_at(Rank end, const Pair& pair) const;
 
   Rank ranks_ = 0;
   double message_share_;
   bool in_place_, uniform_ = true;
-  std::vector<Pair> pairs_;  // by sender and receiver
+  std::vector<Pair> pairs_;          // by sender and receiver
+  std::vector<double> fastest_far_;  // by rank: β of its fastest pair with another host
   std::vector<SharedLink> links_;
 };
 

@@ -37,6 +37,11 @@ Pairs::Pairs(const topo::Graph& graph, RankNodes places)
     if (host_nodes_.size() <= host) host_nodes_.resize(host + 1, topo::kNoNode);
     host_nodes_[host] = graph.host_of(places_.nodes[i]);
   }
+  for (const Figure& figure : graph.figures) {
+    if (figure.between == Figure::Between::Hosts && figure.a != topo::kNoNode) {
+      between_.emplace(std::minmax(figure.a, figure.b), &figure);
+    }
+  }
   if (is_job(graph)) farthest_us_ = farthest_of(finder_, places_);
 }
 
@@ -48,18 +53,16 @@ Figure::Between Pairs::relation(Rank a, Rank b) const {
 
 const Figure* Pairs::figure(Rank a, Rank b, topo::PathKind kind) const {
   const Figure::Between between = relation(a, b);
-  const NodeId one = host_nodes_[static_cast<size_t>(host(a))], other = host_nodes_[static_cast<size_t>(host(b))];
   const Figure* general = nullptr;
   for (const Figure& figure : graph_.figures) {
-    if (figure.between != between) continue;
-    if (!figure.over.empty()) {
-      if (figure.over == name_of(kind)) return &figure;
-      continue;
-    }
-    if (figure.a == topo::kNoNode) general = &figure;
-    if ((figure.a == one && figure.b == other) || (figure.a == other && figure.b == one)) return &figure;
+    if (figure.between != between || figure.a != topo::kNoNode) continue;
+    if (figure.over.empty()) general = &figure;
+    if (!figure.over.empty() && figure.over == name_of(kind)) return &figure;
   }
-  return general;
+  if (between != Figure::Between::Hosts) return general;
+  const NodeId one = host_nodes_[static_cast<size_t>(host(a))], other = host_nodes_[static_cast<size_t>(host(b))];
+  const auto own = between_.find(std::minmax(one, other));
+  return own == between_.end() ? general : own->second;
 }
 
 std::vector<PairCost> Pairs::from(Rank rank, const std::vector<Rank>& to) const {

@@ -44,7 +44,9 @@ class Pairs {
   const topo::Graph& graph_;
   const RankNodes places_;
   const topo::PathFinder finder_;
-  std::vector<topo::NodeId> host_nodes_;              // by number of the host
+  using TwoHosts = std::pair<topo::NodeId, topo::NodeId>;  // the lower first
+  std::vector<topo::NodeId> host_nodes_;                   // by number of the host
+  std::map<TwoHosts, const topo::Figure*> between_;
   double farthest_us_ = 0;                            // of paths between two ranks of a host
   mutable std::vector<std::vector<PairCost>> known_;  // by sender and receiver, of few ranks
 };

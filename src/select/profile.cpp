@@ -70,6 +70,7 @@ Profile read(const json& page) {
   }
   if (page.contains("gpus")) read_gpus(page["gpus"], profile);
   if (page.contains("gamma")) profile.gamma = figure(page["gamma"], "gamma");
+  if (page.contains("hosts")) profile.hosts = measured_hosts_of(page["hosts"]);
   for (const json& row : page.at("measured")) {
     auto& times = profile.measured[row.at("situation").get<std::string>()]
                                   [collective_named(row.at("collective").get<std::string>())][candidate_from(row)];
@@ -153,6 +154,7 @@ std::string Profile::text() const {
   }
   for (const MeasuredMachine& machine : machines) page["machines"].push_back(to_json(machine));
   if (gamma) page["gamma"] = *gamma;
+  if (!hosts.empty()) page["hosts"] = to_json(hosts);
   for (const auto& [situation, collectives] : measured) {
     for (const auto& [collective, algorithms] : collectives) {
       for (const auto& [algorithm, times] : algorithms) {

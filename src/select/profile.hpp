@@ -14,6 +14,7 @@
 
 #include "exec/method.hpp"
 #include "plan/grouping.hpp"
+#include "select/measured_hosts.hpp"
 #include "select/measured_on.hpp"
 #include "topo/graph.hpp"
 #include "tutti/types.hpp"
@@ -44,6 +45,7 @@ struct Profile {
   std::optional<MeasuredGpus> gpus;           ///< none: no calls on memory of GPUs were measured
   /// Between two GPUs, by the kind of their path ("NVLink"): the slowest pair of each.
   std::map<std::string, MeasuredLink> gpu_links;
+  MeasuredHosts hosts;                       ///< the network between hosts
   using Times = std::map<uint64_t, double>;  ///< seconds of a call, by bytes of a block
   /// By situation, collective, and candidate_name().
   std::map<std::string, std::map<Collective, std::map<std::string, Times>>> measured;

@@ -130,6 +130,7 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
                     {"inside", link(s.inside, machine.notes.inside)}};
   if (machine.notes.hosts > 1) page["between"] = link(s.between, machine.notes.between);
   if (machine.notes.rails > 0) page["rails"] = machine.notes.rails;
+  if (!machine.notes.links.empty()) page["links"] = machine.notes.links;
   if (!machine.notes.unknown.empty()) page["notes"] = machine.notes.unknown;
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   page["candidates"] = ordered_json::array();

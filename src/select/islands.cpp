@@ -1,0 +1,114 @@
+#include "select/islands.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace tutti::select {
+namespace {
+
+constexpr double kHeldUp = 0.75;  // of the rate that both hosts reach elsewhere: halfway between one pair's and two's
+
+/// A number for each pair of hosts, or of clusters of hosts.
+class Matrix {
+ public:
+  explicit Matrix(size_t n) : n_(n), values_(n * n) {}
+  double at(size_t a, size_t b) const { return values_[a * n_ + b]; }
+  void set(size_t a, size_t b, double value) { values_[a * n_ + b] = values_[b * n_ + a] = value; }
+
+ private:
+  size_t n_;
+  std::vector<double> values_;
+};
+
+/// Merges clusters as long as the pairs between two are, on the average, not held up: what one pair of them gets of a
+/// shared link varies. Returns the number of each host's cluster, by order of their first hosts.
+std::vector<size_t> clusters_of(Matrix alike, size_t n) {
+  std::vector<size_t> cluster(n), size(n, 1);
+  std::iota(cluster.begin(), cluster.end(), size_t{0});
+  for (;;) {
+    double best = kHeldUp;
+    HostPair nearest(n, n);
+    for (size_t a = 0; a < n; ++a) {
+      for (size_t b = a + 1; b < n; ++b) {
+        if (size[a] > 0 && size[b] > 0 && alike.at(a, b) > best) best = alike.at(a, b), nearest = {a, b};
+      }
+    }
+    const auto [a, b] = nearest;
+    if (a == n) return cluster;
+    for (size_t other = 0; other < n; ++other) {
+      if (other == a || other == b || size[other] == 0) continue;
+      const double of_a = static_cast<double>(size[a]), of_b = static_cast<double>(size[b]);
+      alike.set(a, other, (of_a * alike.at(a, other) + of_b * alike.at(b, other)) / (of_a + of_b));
+    }
+    size[a] += std::exchange(size[b], 0);
+    std::replace(cluster.begin(), cluster.end(), b, a);
+  }
+}
+
+/// An island's link carries at least what all pairs that cross it have reached together.
+void add_islands(const std::vector<std::string>& names, const std::vector<std::vector<HostPair>>& rounds,
+                 const Matrix& rate, const std::vector<size_t>& cluster, MeasuredHosts& found) {
+  for (size_t first = 0; first < names.size(); ++first) {
+    MeasuredIsland island;
+    for (size_t host = 0; host < names.size(); ++host) {
+      if (cluster[host] == first) island.hosts.push_back(names[host]);
+    }
+    if (island.hosts.size() < 2 || island.hosts.size() == names.size()) continue;
+    double most = 0;  // bytes per second
+    for (const std::vector<HostPair>& round : rounds) {
+      double together = 0;
+      for (const auto& [a, b] : round) together += (cluster[a] == first) != (cluster[b] == first) ? rate.at(a, b) : 0;
+      most = std::max(most, together);
+    }
+    island.beta = 1 / most;
+    found.islands.push_back(std::move(island));
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<HostPair>> tournament(size_t n) {
+  std::vector<std::vector<HostPair>> rounds;
+  const size_t seats = n + n % 2;  // who meets the empty seat rests
+  for (size_t round = 0; round + 1 < seats; ++round) {
+    std::vector<HostPair> pairs;
+    const auto sitting = [&](size_t seat) { return seat == 0 ? 0 : (seat - 1 + round) % (seats - 1) + 1; };
+    for (size_t seat = 0; seat < seats / 2; ++seat) {
+      const auto [a, b] = std::minmax({sitting(seat), sitting(seats - 1 - seat)});
+      if (b < n) pairs.emplace_back(a, b);
+    }
+    rounds.push_back(std::move(pairs));
+  }
+  return rounds;
+}
+
+MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<MeasuredPair> pairs,
+                        const std::vector<std::vector<double>>& together) {
+  const size_t n = names.size();
+  const std::vector<std::vector<HostPair>> rounds = tournament(n);
+  Matrix rate(n), alike(n);
+  std::vector<double> fastest(n);  // of a host's pairs, beside others
+  for (size_t round = 0; round < together.size(); ++round) {
+    for (size_t i = 0; i < together[round].size(); ++i) {
+      const auto [a, b] = rounds.at(round).at(i);
+      rate.set(a, b, 1 / together[round][i]);
+      for (const size_t host : {a, b}) fastest[host] = std::max(fastest[host], rate.at(a, b));
+    }
+  }
+  for (size_t a = 0; a < n; ++a) {
+    for (size_t b = a + 1; b < n; ++b) alike.set(a, b, rate.at(a, b) / std::min(fastest[a], fastest[b]));
+  }
+  MeasuredHosts found;
+  for (const MeasuredPair& pair : pairs) {
+    for (const std::string& host : {pair.a, pair.b}) {
+      double& beta = found.links.emplace(host, pair.beta).first->second;
+      beta = std::min(beta, pair.beta);
+    }
+  }
+  found.pairs = std::move(pairs);
+  add_islands(names, rounds, rate, clusters_of(alike, n), found);
+  return found;
+}
+
+}  // namespace tutti::select

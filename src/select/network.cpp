@@ -1,0 +1,216 @@
+#include "select/network.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/format.hpp"
+#include "topo/processors.hpp"
+
+namespace tutti::select {
+namespace {
+
+using topo::Figure;
+using topo::Graph;
+using topo::LinkKind;
+using topo::NodeId;
+using topo::NodeKind;
+
+// Ratios by which measurements of equal links differ. An empty message takes several times as long where the kernel has
+// put its two processes on one core, or has to wake one.
+constexpr double kAlikeBeta = 1.2, kAlikeAlpha = 16;
+constexpr double kExplained = 1.5;     // of a pair's time a byte, by that of the slowest link on its way
+constexpr double kUnknownGbps = 1000;  // of what joins a NIC that detection has not found to its host
+
+/// Values within `ratio` of each other become that of the middle one.
+void level(std::vector<double*> values, double ratio) {
+  std::sort(values.begin(), values.end(), [](const double* a, const double* b) { return *a < *b; });
+  for (size_t first = 0; first < values.size();) {
+    size_t end = first + 1;
+    while (end < values.size() && *values[end] <= ratio * *values[first]) ++end;
+    const double middle = *values[(first + end - 1) / 2];
+    for (; first < end; ++first) *values[first] = middle;
+  }
+}
+
+double gbps(double beta) { return 1e-9 / beta; }
+
+class Network {
+ public:
+  Network(Graph& graph, const MeasuredHosts& measured) : graph_(graph), measured_(measured) {
+    for (const NodeId host : graph.all(NodeKind::Host)) {
+      const auto [at, is_new] = hosts_.emplace(graph.nodes[host].name, host);
+      if (!is_new) at->second = topo::kNoNode;
+    }
+  }
+
+  void add() {
+    const auto general = std::find_if(graph_.figures.begin(), graph_.figures.end(), [](const Figure& figure) {
+      return figure.between == Figure::Between::Hosts && figure.a == topo::kNoNode;
+    });
+    const std::vector<NodeId> fabrics = graph_.all(NodeKind::Fabric);
+    if (general == graph_.figures.end() || fabrics.size() != 1) return;
+    take_rates();
+    add_pairs(Figure(*general));
+    add_links(fabrics.front());
+    add_islands(fabrics.front());
+  }
+
+ private:
+  /// kNoNode: the job has no such host, or two.
+  NodeId host(const std::string& name) const {
+    const auto found = hosts_.find(name);
+    return found == hosts_.end() ? topo::kNoNode : found->second;
+  }
+
+  void take_rates() {
+    for (const auto& [name, beta] : measured_.links) {
+      if (host(name) != topo::kNoNode) betas_[host(name)] = beta;
+    }
+    std::vector<double*> betas;
+    for (auto& [node, beta] : betas_) betas.push_back(&beta);
+    level(std::move(betas), kAlikeBeta);
+  }
+
+  /// Of the slowest link on a pair's way; 0: unknown.
+  double beta_between(const MeasuredPair& pair) const {
+    const auto link = [&](const std::string& name) {
+      const auto known = betas_.find(host(name));
+      return known == betas_.end() ? 0 : known->second;
+    };
+    double slowest = std::max(link(pair.a), link(pair.b));
+    for (const MeasuredIsland& island : measured_.islands) {
+      const auto is_in = [&](const std::string& name) { return std::ranges::count(island.hosts, name) > 0; };
+      if (is_in(pair.a) != is_in(pair.b)) slowest = std::max(slowest, island.beta);
+    }
+    return slowest;
+  }
+
+  /// A pair has a rate of its own only if it is much slower than the links on its way: else the difference is noise.
+  void add_pairs(Figure figure) {
+    std::vector<MeasuredPair> pairs;
+    for (MeasuredPair pair : measured_.pairs) {
+      if (host(pair.a) == topo::kNoNode || host(pair.b) == topo::kNoNode) continue;
+      const double of_links = beta_between(pair);
+      if (pair.beta < kExplained * of_links) pair.beta = of_links;
+      pairs.push_back(std::move(pair));
+    }
+    std::vector<double*> alphas, betas;
+    for (MeasuredPair& pair : pairs) alphas.push_back(&pair.alpha), betas.push_back(&pair.beta);
+    level(std::move(alphas), kAlikeAlpha);
+    level(std::move(betas), kAlikeBeta);
+    figure.origin = kMeasured;
+    for (const MeasuredPair& pair : pairs) {
+      figure.a = host(pair.a), figure.b = host(pair.b);
+      figure.us = pair.alpha * 1e6, figure.gbps = gbps(pair.beta);
+      graph_.figures.push_back(figure);
+    }
+  }
+
+  void add_links(NodeId fabric) {
+    std::map<NodeId, std::vector<size_t>> ports;
+    for (size_t i = 0; i < graph_.links.size(); ++i) {
+      const topo::Link& link = graph_.links[i];
+      if (link.kind == LinkKind::Network) ports[graph_.host_of(link.a == fabric ? link.b : link.a)].push_back(i);
+    }
+    for (const auto& [node, beta] : betas_) {
+      if (ports[node].empty()) ports[node].push_back(add_nic(node, fabric));
+      for (const size_t port : ports[node]) {
+        topo::Link& link = graph_.links[port];
+        // Ranks of a host may each have a NIC, of which one was measured, or share all: none is faster than it is
+        // known to be.
+        if (ports[node].size() > 1 && !link.assumed && link.gbps < gbps(beta)) continue;
+        link.gbps = gbps(beta);
+        link.assumed = false;
+        link.measured = true;
+      }
+    }
+  }
+
+  /// For a host whose NIC is unknown. Returns the number of its port's link.
+  size_t add_nic(NodeId host, NodeId fabric) {
+    const NodeId root = topo::device_root(graph_, host, {}).node, parent = root == topo::kNoNode ? host : root;
+    const NodeId nic = graph_.add({.kind = NodeKind::Nic, .parent = parent, .assumed = true});
+    graph_.connect({.a = nic, .b = parent, .kind = LinkKind::Pci, .gbps = kUnknownGbps, .assumed = true});
+    graph_.connect({.a = nic, .b = fabric, .kind = LinkKind::Network, .gbps = kUnknownGbps, .assumed = true});
+    return graph_.links.size() - 1;
+  }
+
+  /// Two islands have one link; more meet in the network between.
+  void add_islands(NodeId fabric) {
+    std::vector<std::pair<NodeId, const MeasuredIsland*>> islands;
+    for (const MeasuredIsland& island : measured_.islands) {
+      std::vector<NodeId> members;
+      for (const std::string& name : island.hosts) {
+        if (host(name) != topo::kNoNode) members.push_back(host(name));
+      }
+      if (members.empty()) continue;
+      const NodeId own = graph_.add({.kind = NodeKind::Fabric, .name = island_name(members)});
+      move_ports(members, fabric, own);
+      islands.emplace_back(own, &island);
+    }
+    const bool meet = islands.size() != 2 || std::any_of(graph_.links.begin(), graph_.links.end(),
+                                                         [&](const auto& l) { return l.a == fabric || l.b == fabric; });
+    const auto join = [&](NodeId a, NodeId b, double beta) {
+      graph_.connect({.a = a, .b = b, .kind = LinkKind::Network, .gbps = gbps(beta), .measured = true});
+    };
+    if (!meet) {
+      const double beta = std::max(islands[0].second->beta, islands[1].second->beta);
+      return join(islands[0].first, islands[1].first, beta);
+    }
+    for (const auto& [own, island] : islands) join(own, fabric, island->beta);
+  }
+
+  std::string island_name(const std::vector<NodeId>& members) const {
+    constexpr size_t kMaxNamed = 4;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < std::min(kMaxNamed, members.size()); ++i) names.push_back(graph_.nodes[members[i]].name);
+    const size_t more = members.size() - names.size();
+    return fmt::format("{}{}", fmt::join(names, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+  }
+
+  void move_ports(const std::vector<NodeId>& members, NodeId from, NodeId to) {
+    for (topo::Link& link : graph_.links) {
+      if (link.kind != LinkKind::Network || (link.a != from && link.b != from)) continue;
+      NodeId& end = link.a == from ? link.a : link.b;
+      const NodeId nic = link.a == from ? link.b : link.a;
+      if (std::find(members.begin(), members.end(), graph_.host_of(nic)) != members.end()) end = to;
+    }
+  }
+
+  Graph& graph_;
+  const MeasuredHosts& measured_;
+  std::map<std::string, NodeId> hosts_;  // by name
+  std::map<NodeId, double> betas_;       // by host: seconds per byte of its link
+};
+
+}  // namespace
+
+void add_measured_hosts(Graph& graph, const MeasuredHosts& hosts) {
+  if (!hosts.empty()) Network(graph, hosts).add();
+}
+
+std::string measured_link_text(const Graph& graph, const topo::Link& link) {
+  const std::string rate = rate_text(link.gbps * 1e9);
+  if (joins_islands(graph, link)) {
+    return fmt::format("link {} – {}: {}, {}", label(graph, link.a), label(graph, link.b), rate, kMeasured);
+  }
+  const NodeId inside = graph.nodes[link.a].kind == NodeKind::Fabric ? link.b : link.a;
+  return fmt::format("link {}: {}, {}", label(graph, graph.host_of(inside)), rate, kMeasured);
+}
+
+std::vector<std::string> slow_links(const Graph& graph) {
+  constexpr double kSlower = 0.8;
+  double fastest = 0;
+  for (const topo::Link& link : graph.links) {
+    if (link.measured && !joins_islands(graph, link)) fastest = std::max(fastest, link.gbps);
+  }
+  std::vector<std::string> lines;
+  for (const topo::Link& link : graph.links) {
+    if (!link.measured || (!joins_islands(graph, link) && link.gbps > kSlower * fastest)) continue;
+    std::string line = measured_link_text(graph, link);
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace tutti::select

@@ -8,6 +8,9 @@
 
 #include "base/format.hpp"
 #include "select/explain.hpp"
+#include "select/machine.hpp"
+#include "select/network.hpp"
+#include "topo/graph_json.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -106,6 +109,14 @@ void read_line(const std::string& text, Partial& partial) {
   }
   if (line.contains("link")) {
     partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
+    return;
+  }
+  if (line.contains("graph")) {
+    partial.graph = line["graph"];
+    return;
+  }
+  if (line.contains("hosts")) {
+    partial.profile.hosts = select::measured_hosts_of(line["hosts"]);
     return;
   }
   if (line.contains("gamma")) {
@@ -215,6 +226,14 @@ std::string line_of(const select::MeasuredMachine& machine) {
   return json{{"machine", select::to_json(machine)}}.dump() + "\n";
 }
 
+std::string line_of(const select::MeasuredHosts& hosts) { return json{{"hosts", to_json(hosts)}}.dump() + "\n"; }
+
+std::string line_of_graph(const std::string& graph) { return json{{"graph", graph}}.dump() + "\n"; }
+
+std::string line_of(const std::string& kind, const select::MeasuredLink& link) {
+  return json{{"link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n";
+}
+
 Partial read_partial(const std::string& text, const std::string& heading) {
   Partial partial;
   std::istringstream lines(text);
@@ -227,6 +246,27 @@ Partial read_partial(const std::string& text, const std::string& heading) {
     }
   }
   return partial;
+}
+
+select::CostInputs inputs_on_network(const Partial& known) {
+  using topo::Figure;
+  topo::Graph graph = topo::graph_of_json(known.graph, "the job's topology");
+  for (Figure& figure : graph.figures) {
+    const bool far = figure.between == Figure::Between::Hosts, threads = figure.between == Figure::Between::Threads;
+    const auto link = known.profile.links.find(far ? figure.transport : threads ? "threads" : "processes");
+    if (link == known.profile.links.end()) continue;
+    figure.us = link->second.alpha * 1e6;
+    figure.gbps = 1e-9 / link->second.beta;
+  }
+  if (known.profile.gamma) graph.facts[select::facts::kGamma] = *known.profile.gamma;
+  select::add_measured_hosts(graph, known.profile.hosts);
+  select::CostInputs inputs = select::inputs_of(graph, 0, known.inputs->groups).inputs;
+  inputs.situation = known.inputs->situation;
+  return inputs;
+}
+
+std::string order_text(const plan::RankOrder& order) {
+  return order.is_given() ? fmt::format("{}", fmt::join(order.ranks(), ",")) : "natural";
 }
 
 }  // namespace tutti::tools

@@ -51,6 +51,9 @@ std::string line_of(const select::MeasuredGpus& gpus, const std::string& situati
 std::string line_of_gpu_link(const std::string& kind, const select::MeasuredLink& link);
 /// A cell that is to be measured.
 std::string line_of(const Cell& cell);
+std::string line_of(const select::MeasuredHosts& hosts);
+std::string line_of_graph(const std::string& graph);
+std::string line_of(const std::string& kind, const select::MeasuredLink& link);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {
@@ -58,9 +61,16 @@ struct Partial {
   std::string situation;                     ///< of its calls; "": unknown
   std::vector<Cell> cells;                   ///< on GPUs: those to measure
   select::Profile profile;                   ///< machines, links and γ, and times in the setting's situation
+  std::string graph;                         ///< the job's, as rank 0 has dumped it; "": of one host
   std::set<Cell> done;
 };
 /// Lines of another heading, and lines that cannot be read, count as none.
 Partial read_partial(const std::string& text, const std::string& heading);
+
+/// Of several hosts, whose graph is known: the network between them, and the order of ranks on it, as communicators
+/// will see them with the profile.
+select::CostInputs inputs_on_network(const Partial& known);
+/// As TUTTI_ORDER says it.
+std::string order_text(const plan::RankOrder& order);
 
 }  // namespace tutti::tools

@@ -17,6 +17,7 @@
 #include "tools/perf/estimate.hpp"
 #include "tools/progress.hpp"
 #include "tools/tune/gpus.hpp"
+#include "tools/tune/host_links.hpp"
 #include "tools/tune/machines.hpp"
 #include "tools/tune/timing.hpp"
 
@@ -140,21 +141,16 @@ std::string transport_to(Communicator& comm, int peer, std::vector<float>& data)
   return info.transport;
 }
 
-/// α and β of the slowest pair with rank 0 that a task is about, and by what name a profile knows them.
-std::pair<std::string, select::MeasuredLink> slowest_link(Communicator& comm, const Task& task) {
-  const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
+/// α and β of the slowest pair of ranks on this host.
+select::MeasuredLink slowest_link(Communicator& comm) {
   std::vector<float> data(kLong, 1);
-  std::string kind = task.links;
   select::MeasuredLink slowest;
   for (int peer = 1; peer < comm.size(); ++peer) {
-    const bool is_near = groups.group_of(peer) == groups.group_of(0);
-    if (task.links == "hosts" && is_near) continue;
-    if (!is_near) kind = transport_to(comm, peer, data);
     const double small = one_way(comm, peer, data, 1), large = one_way(comm, peer, data, kLong);
     slowest.alpha = std::max(slowest.alpha, small);
     slowest.beta = std::max({slowest.beta, 1e-13, (large - small) / static_cast<double>(kLong * sizeof(float))});
   }
-  return {kind, slowest};
+  return slowest;
 }
 
 /// Seconds per byte: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
@@ -174,17 +170,36 @@ double gamma_of(Communicator& comm) {
   return std::max(0.0, (reduce - exchange) / folded);
 }
 
-void measure_links(Communicator& comm, const Task& task) {
-  if (task.links == "hosts" && capi::communicator_of(comm.handle())->inputs().groups->groups() == 1) {
+/// Each pair of hosts; and the slowest one, for hosts that are not among them.
+void measure_network(Communicator& comm, const Task& task) {
+  const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
+  if (groups.groups() == 1) {
     throw_error(Code::InvalidUsage, "all ranks find themselves on one host: use -n in place of --hosts");
   }
-  const auto [kind, link] = slowest_link(comm, task);
+  const select::MeasuredHosts hosts = measure_hosts(comm);
+  std::vector<float> data(1);
+  const std::string kind = transport_to(comm, groups.members(groups.group_of(0) == 0 ? 1 : 0).front(), data);
+  if (comm.rank() != 0) return;
+  select::MeasuredLink slowest;
+  for (const select::MeasuredPair& pair : hosts.pairs) {
+    slowest.alpha = std::max(slowest.alpha, pair.alpha);
+    slowest.beta = std::max(slowest.beta, pair.beta);
+  }
+  Results results(task.results);
+  results.add(line_of(kind, slowest));
+  results.add(line_of(hosts));
+  results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
+}
+
+void measure_links(Communicator& comm, const Task& task) {
+  if (task.links == "hosts") return measure_network(comm, task);
+  const select::MeasuredLink link = slowest_link(comm);
   const double gamma = gamma_of(comm);
   if (comm.rank() != 0) return;
   Results results(task.results);
-  results.add(json{{"link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n");
+  results.add(line_of(task.links, link));
   if (task.links == "processes") results.add(json{{"gamma", gamma}}.dump() + "\n");
-  if (task.links != "threads") results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
+  if (task.links == "processes") results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
 }
 
 /// On each other host, its first rank writes the profile.

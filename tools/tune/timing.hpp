@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -32,17 +33,20 @@ template <class Run>
 double time_of(Communicator& comm, const Run& run) {
   constexpr int kBatches = 5, kMaxBatches = 20;
   constexpr double kBatchSeconds = 3e-3, kMaxCalls = 2000;
-  constexpr double kAgreed = 1.1;  // times of two batches, as a ratio
+  constexpr double kAgreed = 1.1;                     // times of two batches, as a ratio
+  constexpr double kSlowCall = 0.3, kMaxSeconds = 3;  // of a call that needs no second warm-up; of all batches
   const auto batch = [&](uint64_t calls) {
     check(tuttiBarrier(comm.handle(), nullptr));
     const double start = now();
     run(calls);
     return of_slowest(comm, (now() - start) / static_cast<double>(calls));
   };
-  batch(2);
-  double best = batch(2), second = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kMaxBatches && (i < kBatches || second > kAgreed * best); ++i) {
-    const double time = batch(static_cast<uint64_t>(std::clamp(kBatchSeconds / best, 1.0, kMaxCalls)));
+  double best = batch(2), second = std::numeric_limits<double>::infinity(), spent = 0;
+  if (best < kSlowCall) best = batch(2);
+  for (int i = 0; i < kMaxBatches && spent < kMaxSeconds && (i < kBatches || second > kAgreed * best); ++i) {
+    const double calls = std::clamp(std::floor(kBatchSeconds / best), 1.0, kMaxCalls);
+    const double time = batch(static_cast<uint64_t>(calls));
+    spent += calls * time;
     second = std::min(second, std::max(time, best));
     best = std::min(best, time);
   }

@@ -27,6 +27,8 @@
 #include "tools/run/self_job.hpp"
 #include "tools/tune/measure.hpp"
 #include "tools/tune/place.hpp"
+#include "tools/tune/timing.hpp"
+#include "tools/tune/variables.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
@@ -45,6 +47,7 @@ struct Options {
   std::string device = "host";
   bool on_gpus() const { return device == "cuda"; }
   double within() const { return all ? kAny : kWithin; }
+  bool links_only = false;
   std::string largest = "256M";
   Sizes sizes;
   std::string output;
@@ -78,7 +81,10 @@ class Tuning {
                                      : place(parse_hosts(options.hosts), options.ranks, host_name())),
         many_hosts_(ranks_.back().host != ranks_.front().host),
         partial_path_(fmt::format("{}.{}-ranks{}{}{}.part", path_, ranks_.size(), many_hosts_ ? "-of-hosts" : "",
-                                  options.all ? "-all" : "", options.on_gpus() ? "-on-gpus" : "")),
+                                  options.all          ? "-all"
+                                  : options.links_only ? "-links"
+                                                       : "",
+                                  options.on_gpus() ? "-on-gpus" : "")),
         heading_(fmt::format(
             "tutti tune {}: {} on {:016x}{}{}{}", version(), counted(static_cast<uint64_t>(ranks_.size()), "rank"),
             select::machine_key(topo::local_topology()), many_hosts_ ? " of " : "", options.hosts,
@@ -108,8 +114,11 @@ class Tuning {
     if (known_.profile.links.count("threads") == 0) measure_links("threads", near(ranks_, 1), 2);
     if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
     const bool seen = known_.inputs && known_.inputs->groups->ranks() == static_cast<Rank>(ranks_.size());
-    if (!seen) measure_links("hosts", ranks_, 1);
-    return cells_of(with_links(), options_.sizes, options_.within());
+    if (!seen || (many_hosts_ && known_.graph.empty())) measure_hosts();
+    if (options_.links_only) return {};
+    const select::CostInputs inputs = with_links();
+    if (many_hosts_) setenv("TUTTI_ORDER", order_text(inputs.order).c_str(), 1);
+    return cells_of(inputs, options_.sizes, options_.within());
   }
 
   /// The ranks list them, since only they see the GPUs: with the measured links, as communicators will.
@@ -117,6 +126,7 @@ class Tuning {
     if (!known_.profile.gpus) measure_links("GPUs", ranks_, 1);
     if (!known_.profile.gpus) throw_error(Code::InternalError, "{}: the ranks have named no GPUs", partial_path_);
     refuse_stand_in(*known_.profile.gpus, path_, options_.output.empty() && env().profile.empty());
+    if (options_.links_only) return {};
     if (known_.cells.empty()) {
       profile_of_ranks_ = partial_path_ + ".links";
       select::save_profile(known_.profile, profile_of_ranks_);
@@ -191,9 +201,22 @@ class Tuning {
           ranks, threads, "");
   }
 
+  /// With the job's graph.
+  void measure_hosts() {
+    const std::string dump = partial_path_ + ".graph";
+    if (many_hosts_) setenv("TUTTI_TOPO_DUMP_FILE", dump.c_str(), 1);
+    measure_links("hosts", ranks_, 1);
+    unsetenv("TUTTI_TOPO_DUMP_FILE");
+    if (!many_hosts_) return;
+    Results(partial_path_).add(line_of_graph(read_file(dump, kMostText, true).value_or("")));
+    unlink(dump.c_str());
+    reread();
+  }
+
   /// The machine, as communicators will see it with the profile.
   select::CostInputs with_links() const {
     if (!known_.inputs) throw_error(Code::InternalError, "{}: the ranks have not said what they see", partial_path_);
+    if (!known_.graph.empty()) return inputs_on_network(known_);
     select::CostInputs inputs = *known_.inputs;
     for (const auto& [kind, link] : known_.profile.links) {
       if (kind == "threads") continue;
@@ -245,9 +268,11 @@ class Tuning {
     const std::string& situation = known_.situation;
     for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
     if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
-    profile.measured[situation] = known_.profile.measured[situation];
+    profile.hosts.update(known_.profile.hosts);
+    if (!options_.links_only) profile.measured[situation] = known_.profile.measured[situation];
     select::save_profile(profile, path_);
-    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(known_.done.size(), "measurement"), situation,
+    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker,
+               options_.links_only ? "the links" : counted(known_.done.size(), "measurement"), situation,
                wall_clock() - began_, path_);
     const auto tell = [](const std::string& what, const select::MeasuredLink& link) {
       fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", what, link.alpha * 1e6, 1e-9 / link.beta);
@@ -260,6 +285,7 @@ class Tuning {
       return;
     }
     for (const auto& [kind, link] : profile.links) tell(kind, link);
+    for (const std::string& line : select::lines_of(known_.profile.hosts)) fmt::print("  {}\n", line);
   }
 
   /// Communicators want the same profile on all ranks: other hosts get this one, in place of theirs.
@@ -286,29 +312,6 @@ class Tuning {
   Partial known_;
   Fd folder_;
 };
-
-/// A profile has the times of calls as they are without these.
-void refuse_what_changes_times(const std::vector<std::string>& exported) {
-  for (const std::string& variable : exported) {
-    const std::string name = variable.substr(0, variable.find('='));
-    for (const char* changes : {"TUTTI_ALGO", "TUTTI_METHOD", "TUTTI_PROFILE", "TUTTI_TRANSPORT", "TUTTI_GROUPS",
-                                "TUTTI_PLAN", "TUTTI_REPRODUCIBLE", "TUTTI_THREADS"}) {
-      if (name != changes) continue;
-      throw_error(Code::InvalidArgument, "-x {}: each measurement sets it, or wants it unset; leave it out", variable);
-    }
-  }
-  const auto refuse = [](bool is_set, const char* name, const auto& value) {
-    if (!is_set) return;
-    throw_error(Code::InvalidArgument, "{}={} would be measured, but a profile is used without it too; unset it", name,
-                value);
-  };
-  refuse(!env().transport.empty(), "TUTTI_TRANSPORT", env().transport);
-  refuse(!env().groups.empty(), "TUTTI_GROUPS", env().groups);
-  refuse(!env().plan.empty(), "TUTTI_PLAN", env().plan);
-  refuse(!env().method.empty(), "TUTTI_METHOD", env().method);
-  refuse(env().reproducible, "TUTTI_REPRODUCIBLE", 1);
-  refuse(env().threads > 1, "TUTTI_THREADS", env().threads);
-}
 
 int tune(const Options& options) {
   if (options.launched) {
@@ -360,6 +363,8 @@ void add_tune(CLI::App& app, int& status) {
   command->add_option("-f,--stepfactor", options->sizes.factor, "from one size to the next; default 4")
       ->check(CLI::Range(uint64_t{2}, uint64_t{1} << 20));
   command->add_flag("--all", options->all, "measures all algorithms, not only those predicted within twice the best");
+  command->add_flag("--links", options->links_only,
+                    "measures the links alone: seconds instead of minutes; the model chooses algorithms by them");
   command->add_option("--task", options->task)->group("");
   command->add_option("--threads", options->threads)->group("");
   command->add_flag("--launched", options->launched)->group("");

@@ -1,0 +1,174 @@
+#include "tools/tune/host_links.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/handles.hpp"
+#include "select/islands.hpp"
+#include "tools/run/hosts.hpp"
+#include "tools/tune/timing.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr size_t kMaxAlone = 16;                           // hosts whose pairs are measured one after the other
+constexpr size_t kFirst = 1 << 10, kLongest = 2 << 20;     // words of a message
+constexpr double kMessageSeconds = 0.02, kSeconds = 0.25;  // of one message; of all messages of a pair
+constexpr double kPingSeconds = 0.05;                      // of all its empty messages
+constexpr size_t kMinPings = 10, kMinMessages = 5;         // of a pair
+constexpr size_t kRepeats = 3;                             // of rounds
+constexpr size_t kMaxName = 256;
+
+/// One rank's part: of each pair, the first host's leads, and has the times.
+class HostBench {
+ public:
+  explicit HostBench(Communicator& comm) : comm_(comm), out_(kLongest, 1), in_(kLongest) {
+    const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
+    for (Rank host = 0; host < groups.groups(); ++host) first_.push_back(groups.members(host).front());
+    n_ = first_.size();
+    alpha_.resize(n_ * n_), alone_.resize(n_ * n_), together_.resize(kRepeats, std::vector<double>(n_ * n_));
+  }
+
+  select::MeasuredHosts run() {
+    const auto rounds = select::tournament(n_);
+    for (const auto& round : rounds) {
+      if (n_ <= kMaxAlone) {
+        for (const select::HostPair& pair : round) measure({pair}, alone_);
+      } else {
+        measure(round, alone_);
+      }
+      for (std::vector<double>& betas : together_) measure(round, betas);
+    }
+    share(alpha_), share(alone_);
+    for (std::vector<double>& betas : together_) share(betas);
+    return conclusion(names(), rounds);
+  }
+
+ private:
+  size_t at(const select::HostPair& pair) const { return pair.first * n_ + pair.second; }
+
+  /// Only the leader of a pair has its figures.
+  void share(std::vector<double>& figures) {
+    std::vector<double> mine = figures;
+    check(tuttiAllReduce(mine.data(), figures.data(), mine.size(), tuttiFloat64, tuttiMax, comm_.handle(), nullptr));
+  }
+
+  /// These pairs at the same time. Ranks of other hosts wait.
+  void measure(const std::vector<select::HostPair>& pairs, std::vector<double>& betas) {
+    check(tuttiBarrier(comm_.handle(), nullptr));
+    bool rests = true;
+    for (const select::HostPair& pair : pairs) {
+      const int leader = first_[pair.first], other = first_[pair.second];
+      if (comm_.rank() == leader || comm_.rank() == other) rests = false;
+      if (comm_.rank() == leader) {
+        double& alpha = alpha_[at(pair)];
+        alpha = std::min(lead_pings(other), alpha > 0 ? alpha : std::numeric_limits<double>::infinity());
+        betas[at(pair)] = lead(other, pairs.size() > 1);
+      } else if (comm_.rank() == other) {
+        while (receive(leader) > 0) send(leader);
+        while (const size_t count = receive(leader)) exchange(leader, count);
+      }
+    }
+    // A rank that waits in a call may take a core from those that measure, where hosts are namespaces of one machine.
+    if (rests) std::this_thread::sleep_for(std::chrono::duration<double>(kPingSeconds + kSeconds));
+  }
+
+  /// Seconds of an empty message: of the fastest one, for others may have waited for a core.
+  double lead_pings(int other) {
+    double best = std::numeric_limits<double>::infinity();
+    const double end = now() + kPingSeconds;
+    for (size_t i = 0; i < kMinPings || now() < end; ++i) {
+      const double start = now();
+      send(other, 1), receive(other);
+      best = std::min(best, (now() - start) / 2);
+    }
+    send(other, 0);
+    return best;
+  }
+
+  /// Seconds per byte. Messages are twice as long each, until one is long enough. Of the next ones, the middle one
+  /// counts where the pair is alone: a packet that TCP has lost may hold up a few. Pairs that share a link do so in
+  /// turns, so there all messages together count.
+  double lead(int other, bool shares) {
+    const auto told = [&](size_t count) {
+      send(other, count);
+      const double start = now();
+      exchange(other, count);
+      return now() - start;
+    };
+    size_t count = kFirst;
+    while (told(count) < kMessageSeconds && count < kLongest) count *= 2;
+    std::vector<double> times;
+    const double start = now(), end = start + kSeconds;
+    while (now() < end || times.size() < kMinMessages) times.push_back(told(count));
+    const double mean = (now() - start) / static_cast<double>(times.size());
+    send(other, 0);
+    std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
+    return (shares ? mean : times[times.size() / 2]) / static_cast<double>(count * sizeof(uint64_t));
+  }
+
+  void send(int to, uint64_t word = 0) { check(tuttiSend(&word, 1, tuttiUint64, to, comm_.handle(), nullptr)); }
+  uint64_t receive(int from) {
+    uint64_t word = 0;
+    check(tuttiRecv(&word, 1, tuttiUint64, from, comm_.handle(), nullptr));
+    return std::min<uint64_t>(word, kLongest);
+  }
+  void exchange(int peer, size_t count) {
+    check(tuttiGroupStart());
+    check(tuttiSend(out_.data(), count, tuttiUint64, peer, comm_.handle(), nullptr));
+    check(tuttiRecv(in_.data(), count, tuttiUint64, peer, comm_.handle(), nullptr));
+    check(tuttiGroupEnd());
+  }
+
+  std::vector<std::string> names() {
+    std::string mine = host_name(), all(kMaxName * static_cast<size_t>(comm_.size()), 0);
+    mine.resize(kMaxName);
+    check(tuttiAllGather(mine.data(), all.data(), kMaxName, tuttiUint8, comm_.handle(), nullptr));
+    std::vector<std::string> names;
+    for (const Rank rank : first_) names.emplace_back(all.c_str() + kMaxName * static_cast<size_t>(rank));
+    return names;
+  }
+
+  /// Of a round's repeats, the one in which most data went: others were disturbed.
+  std::vector<double> best_of(const std::vector<select::HostPair>& round) const {
+    std::vector<double> best;
+    double most = 0;
+    for (const std::vector<double>& betas : together_) {
+      std::vector<double> some;
+      double rate = 0;
+      for (const select::HostPair& pair : round) some.push_back(betas[at(pair)]), rate += 1 / some.back();
+      if (rate > most) most = rate, best = std::move(some);
+    }
+    return best;
+  }
+
+  select::MeasuredHosts conclusion(const std::vector<std::string>& names,
+                                   const std::vector<std::vector<select::HostPair>>& rounds) const {
+    std::vector<std::vector<double>> together;
+    std::vector<select::MeasuredPair> pairs;
+    for (const auto& round : rounds) {
+      together.push_back(best_of(round));
+      for (const select::HostPair& pair : round) {
+        pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], alone_[at(pair)]});
+      }
+    }
+    return select::wiring_of(names, std::move(pairs), together);
+  }
+
+  Communicator& comm_;
+  std::vector<uint64_t> out_, in_;
+  std::vector<Rank> first_;  // of each host
+  size_t n_ = 0;
+  std::vector<double> alpha_, alone_;          // by pair: seconds, and seconds per byte
+  std::vector<std::vector<double>> together_;  // by repeat and pair: seconds per byte
+};
+
+}  // namespace
+
+select::MeasuredHosts measure_hosts(Communicator& comm) { return HostBench(comm).run(); }
+
+}  // namespace tutti::tools

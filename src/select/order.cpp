@@ -50,8 +50,21 @@ std::vector<size_t> places_of_hosts(const Pairs& pairs) {
 
 std::vector<Rank> sorted_by_place(const Pairs& pairs) {
   const std::vector<size_t> host_places = places_of_hosts(pairs);
-  std::vector<std::vector<NodeId>> ways;
-  for (const NodeId node : pairs.places().nodes) ways.push_back(way_down(pairs.graph(), node));
+  const topo::Graph& graph = pairs.graph();
+  // Threads of a process follow each other where the cores that they run on are beside those of other processes.
+  struct Place {
+    std::vector<NodeId> way;
+    uint32_t process = 0;
+    NodeId core = topo::kNoNode;
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<Place> ways;
+  for (const NodeId node : pairs.places().nodes) {
+    Place place{.way = way_down(graph, node), .core = node};
+    if (graph.nodes[node].kind == topo::NodeKind::Core) place.way.pop_back();
+    if (!graph.processes.empty()) place.process = graph.processes[ways.size()];
+    ways.push_back(std::move(place));
+  }
   std::vector<Rank> order(static_cast<size_t>(pairs.ranks()));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](Rank a, Rank b) {

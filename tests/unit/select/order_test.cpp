@@ -218,5 +218,61 @@ TEST(MachineView, ASlowHostChangesTheChoice) {
   EXPECT_NE(best(slow).where.find("0.25 GB/s, measured"), std::string::npos) << best(slow).where;
 }
 
+/// A host of two packages of four cores each, with a slow link between, and ranks on some of its cores.
+topo::Graph pinned(const std::vector<int>& cores) {
+  topo::Graph part;
+  const NodeId host = part.add({.kind = NodeKind::Host, .name = "h", .processors = {0, 1, 2, 3, 4, 5, 6, 7}});
+  std::vector<NodeId> packages;
+  for (int p = 0; p < 2; ++p) {
+    const int first = 4 * p;
+    packages.push_back(part.add({.kind = NodeKind::Package,
+                                 .parent = host,
+                                 .processors = {first, first + 1, first + 2, first + 3},
+                                 .number = p}));
+    for (int core = first; core < first + 4; ++core) {
+      const NodeId id =
+          part.add({.kind = NodeKind::Core, .parent = packages.back(), .processors = {core}, .number = core});
+      part.connect({.a = id, .b = packages.back(), .gbps = 50, .us = 0.02});
+    }
+  }
+  part.connect({.a = packages[0], .b = packages[1], .kind = topo::LinkKind::Socket, .gbps = 8, .us = 0.3});
+  std::vector<topo::RankPlace> ranks;
+  for (const int core : cores) ranks.push_back({0, {core}});
+  topo::Graph graph = topo::merge_ranks(std::vector<topo::Graph>{part}, ranks);
+  const auto figure = [&](Figure::Between between, double us, double gbps) {
+    graph.figures.push_back({.between = between, .us = us, .gbps = gbps, .in_place = true, .transport = "shm"});
+  };
+  figure(Figure::Between::Processes, 0.5, 10);
+  figure(Figure::Between::Threads, 0.3, 25);
+  return graph;
+}
+
+/// Ranks on cores of one package, and on cores of both: the order and the rows follow, and name the link between.
+TEST(Rows, FollowTheCoresOfRanks) {
+  const topo::Graph near = pinned({0, 1, 2, 3}), far = pinned({0, 4, 1, 5});
+  EXPECT_FALSE(inputs_of(near, 0).inputs.order.is_given());
+  EXPECT_EQ(ranks_of(inputs_of(far, 0).inputs.order, 4), (std::vector<Rank>{0, 2, 1, 3}));
+  EXPECT_NE(DecisionTable(inputs_of(near, 0).inputs).text(), DecisionTable(inputs_of(far, 0).inputs).text());
+  const Candidate best = candidates(Collective::AllReduce, 16 << 20, inputs_of(far, 0).inputs).front();
+  for (const Candidate& candidate : candidates(Collective::AllReduce, 16 << 20, inputs_of(far, 0).inputs)) {
+    if (std::string_view(candidate.row.algorithm->name) != "one_shot") continue;
+    EXPECT_EQ(candidate.where, "h: package 0 – package 1") << "four messages each way";
+    EXPECT_GT(candidate.seconds, best.seconds);
+  }
+}
+
+/// Two processes of two threads each, and four processes, on the same cores.
+TEST(Rows, FollowTheProcessesOfRanks) {
+  topo::Graph apart = pinned({0, 1, 2, 3}), mixed = apart, interleaved = apart;
+  apart.processes = {0, 1, 2, 3};
+  mixed.processes = {0, 0, 1, 1};
+  interleaved.processes = {0, 1, 0, 1};
+  EXPECT_EQ(inputs_of(apart, 0).inputs.view, nullptr);
+  EXPECT_NE(inputs_of(mixed, 0).inputs.view, nullptr) << "threads are nearer to each other";
+  EXPECT_FALSE(inputs_of(mixed, 0).inputs.order.is_given());
+  EXPECT_EQ(ranks_of(inputs_of(interleaved, 0).inputs.order, 4), (std::vector<Rank>{0, 2, 1, 3}));
+  EXPECT_NE(DecisionTable(inputs_of(apart, 0).inputs).text(), DecisionTable(inputs_of(mixed, 0).inputs).text());
+}
+
 }  // namespace
 }  // namespace tutti::select

@@ -7,7 +7,8 @@
 namespace tutti::select {
 namespace {
 
-constexpr double kHeldUp = 0.75;  // of the rate that both hosts reach elsewhere: halfway between one pair's and two's
+// Of the rate that both hosts of a pair reach elsewhere: two pairs that share a link of that rate have half of it each.
+constexpr double kHeldUp = 0.7;
 
 /// A number for each pair of hosts, or of clusters of hosts.
 class Matrix {
@@ -46,23 +47,34 @@ std::vector<size_t> clusters_of(Matrix alike, size_t n) {
   }
 }
 
-/// An island's link carries at least what all pairs that cross it have reached together.
+/// What pairs reach: beside others, and what their hosts reach alone.
+struct Rates {
+  Matrix beside;
+  std::vector<double> alone;
+};
+
+/// An island's link carries at least what all pairs that cross it have reached together. Where that is nearly what
+/// their hosts can do, there is no such link.
 void add_islands(const std::vector<std::string>& names, const std::vector<std::vector<HostPair>>& rounds,
-                 const Matrix& rate, const std::vector<size_t>& cluster, MeasuredHosts& found) {
+                 const Rates& rates, const std::vector<size_t>& cluster, MeasuredHosts& found) {
   for (size_t first = 0; first < names.size(); ++first) {
     MeasuredIsland island;
     for (size_t host = 0; host < names.size(); ++host) {
       if (cluster[host] == first) island.hosts.push_back(names[host]);
     }
     if (island.hosts.size() < 2 || island.hosts.size() == names.size()) continue;
-    double most = 0;  // bytes per second
+    double most = 0, possible = 0;  // bytes per second
     for (const std::vector<HostPair>& round : rounds) {
-      double together = 0;
-      for (const auto& [a, b] : round) together += (cluster[a] == first) != (cluster[b] == first) ? rate.at(a, b) : 0;
-      most = std::max(most, together);
+      double together = 0, of_hosts = 0;
+      for (const auto& [a, b] : round) {
+        if ((cluster[a] == first) == (cluster[b] == first)) continue;
+        together += rates.beside.at(a, b);
+        of_hosts += std::min(rates.alone[a], rates.alone[b]);
+      }
+      if (together > most) most = together, possible = of_hosts;
     }
     island.beta = 1 / most;
-    found.islands.push_back(std::move(island));
+    if (most < kHeldUp * possible) found.islands.push_back(std::move(island));
   }
 }
 
@@ -107,7 +119,9 @@ MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<Measu
     }
   }
   found.pairs = std::move(pairs);
-  add_islands(names, rounds, rate, clusters_of(alike, n), found);
+  Rates rates{.beside = std::move(rate), .alone = {}};
+  for (const std::string& host : names) rates.alone.push_back(1 / found.links.at(host));
+  add_islands(names, rounds, rates, clusters_of(alike, n), found);
   return found;
 }
 

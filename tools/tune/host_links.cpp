@@ -153,7 +153,9 @@ class HostBench {
     for (const auto& round : rounds) {
       together.push_back(best_of(round));
       for (const select::HostPair& pair : round) {
-        pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], alone_[at(pair)]});
+        double beta = alone_[at(pair)];  // a pair that was slower alone than beside others was disturbed
+        for (const std::vector<double>& betas : together_) beta = std::min(beta, betas[at(pair)]);
+        pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], beta});
       }
     }
     return select::wiring_of(names, std::move(pairs), together);

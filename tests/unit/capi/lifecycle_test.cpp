@@ -100,8 +100,10 @@ TEST(Lifecycle, FinalizeTellsOfCallsThatDiffered) {
     const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
     int value = 1;
     if (rank == 0) tuttiBroadcast(&value, &value, 1, tuttiInt32, 0, comm, nullptr);
-    results[static_cast<size_t>(rank)] = tuttiCommFinalize(comm);
-    EXPECT_EQ(settled(comm), results[static_cast<size_t>(rank)]);
+    const tuttiResult_t result = results[static_cast<size_t>(rank)] = tuttiCommFinalize(comm);
+    // A rank that left before the other has not waited for it; it hears of the mismatch later.
+    const tuttiResult_t later = settled(comm);
+    EXPECT_TRUE(later == result || (result == tuttiSuccess && later == tuttiMismatch)) << result << ", then " << later;
     EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
   });
   EXPECT_TRUE(results[0] == tuttiMismatch || results[1] == tuttiMismatch);

@@ -128,14 +128,11 @@ Conclusions combined(const std::vector<std::string>& all) {
   return agreed;
 }
 
-/// Where the figures of links come from, on this host. Between hosts nothing is measured unasked.
-std::string origin_of_figures(bool between_hosts) {
-  if (select::has_host_profile()) {
-    const auto profile = select::local_profile();
-    if (!between_hosts || profile->links.contains("tcp") || profile->links.contains("verbs")) {
-      return select::kMeasured;
-    }
-  }
+/// Where the figures of links of this kind come from, on this host: "threads", "processes", or a transport between
+/// hosts. Between hosts nothing is measured unasked.
+std::string origin_of_figures(const std::string& kind, bool between_hosts) {
+  const auto profile = select::local_profile();
+  if (profile != nullptr && profile->links.contains(kind)) return select::kMeasured;
   if (!between_hosts && !select::has_host_profile() && select::local_calibration() != nullptr) {
     return "the quick calibration";
   }
@@ -176,12 +173,16 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
       transports.insert(route->second);
     }
     if (transports.empty()) continue;
+    const std::string transport = fmt::format("{}", fmt::join(transports, "+"));
+    const std::string kind = between == Between::Threads     ? "threads"
+                             : between == Between::Processes ? "processes"
+                                                             : transport;
     figures.push_back({.between = between,
                        .us = slowest.alpha * 1e6,
                        .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
                        .in_place = slowest.in_place,
-                       .transport = fmt::format("{}", fmt::join(transports, "+")),
-                       .origin = origin_of_figures(between == Between::Hosts)});
+                       .transport = transport,
+                       .origin = origin_of_figures(kind, between == Between::Hosts)});
   }
   return figures;
 }

@@ -24,16 +24,19 @@ constexpr int kPlanFormat = 1;
 constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
 
 /// A profile is named by its contents.
-std::string profile_text() {
-  const auto profile = select::local_profile();
-  return profile == nullptr ? "none" : fmt::format("{:016x}", profile->hash());
+const std::string& profile_text() {
+  static const std::string kText = [] {  // once a process, as it is read
+    const auto profile = select::local_profile();
+    return profile == nullptr ? "none" : fmt::format("{:016x}", profile->hash());
+  }();
+  return kText;
 }
 
 }  // namespace
 
 std::string configuration() {
   topo::refuse_description_of_another();
-  if (!select::has_host_profile()) select::local_calibration();  // before links' costs are asked for
+  select::use_local_figures();      // before links' costs are asked for
   std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
   if (env().transport.empty()) {
     for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/format.hpp"
+#include "base/printable.hpp"
 
 namespace tutti::select {
 namespace {
@@ -25,13 +26,15 @@ double figure(const json& value, const char* what, double least, double most) {
 
 double beta_of(const json& object) { return figure(object.at("beta"), "a beta between hosts", kMinBeta, kMaxBeta); }
 
-std::string host_from(const json& value) {
-  auto name = value.get<std::string>();
+std::string name_from(const json& value, const char* what) {
+  const auto& name = value.get_ref<const std::string&>();
   if (name.empty() || name.size() > kMaxHostName) {
-    throw_error(Code::InvalidArgument, "a host's name has {} bytes; it has 1 to {}", name.size(), kMaxHostName);
+    throw_error(Code::InvalidArgument, "{} has {} bytes; it has 1 to {}", what, name.size(), kMaxHostName);
   }
-  return name;
+  return printable(name);
 }
+
+std::string host_from(const json& value) { return name_from(value, "a host's name"); }
 
 void check_count(const json& list, size_t most, const char* what) {
   if (list.size() > most) throw_error(Code::InvalidArgument, "{} {}; at most {} are read", list.size(), what, most);
@@ -48,9 +51,9 @@ MeasuredPair pair_of(const json& object) {
 
 MeasuredIsland island_of(const json& object, std::set<std::string>& placed) {
   MeasuredIsland island{.hosts = {}, .beta = beta_of(object)};
+  check_count(object.at("hosts"), kMaxHosts, "hosts of an island");
   for (const json& host : object.at("hosts")) {
     island.hosts.push_back(host_from(host));
-    check_count(object.at("hosts"), kMaxHosts, "hosts of an island");
     if (!placed.insert(island.hosts.back()).second) {
       throw_error(Code::InvalidArgument, "host {} is in two islands", island.hosts.back());
     }
@@ -61,6 +64,9 @@ MeasuredIsland island_of(const json& object, std::set<std::string>& placed) {
 }  // namespace
 
 void MeasuredHosts::update(const MeasuredHosts& newer) {
+  if (newer.empty()) return;
+  if (newer.transport != transport) *this = {};
+  transport = newer.transport;
   const auto is_new = [&](const std::string& host) { return newer.links.contains(host); };
   std::erase_if(pairs, [&](const MeasuredPair& pair) { return is_new(pair.a) && is_new(pair.b); });
   std::erase_if(islands, [&](const MeasuredIsland& island) {
@@ -72,7 +78,8 @@ void MeasuredHosts::update(const MeasuredHosts& newer) {
 }
 
 json to_json(const MeasuredHosts& hosts) {
-  json page = {{"pairs", json::array()}, {"links", json::array()}, {"islands", json::array()}};
+  json page = {
+      {"transport", hosts.transport}, {"pairs", json::array()}, {"links", json::array()}, {"islands", json::array()}};
   for (const MeasuredPair& pair : hosts.pairs) {
     page["pairs"].push_back({{"a", pair.a}, {"b", pair.b}, {"alpha", pair.alpha}, {"beta", pair.beta}});
   }
@@ -84,7 +91,7 @@ json to_json(const MeasuredHosts& hosts) {
 }
 
 MeasuredHosts measured_hosts_of(const json& page) {
-  MeasuredHosts hosts;
+  MeasuredHosts hosts{.transport = name_from(page.at("transport"), "a transport's name")};
   check_count(page.at("pairs"), kMaxPairs, "pairs of hosts");
   check_count(page.at("links"), kMaxHosts, "links of hosts");
   check_count(page.at("islands"), kMaxHosts, "islands");

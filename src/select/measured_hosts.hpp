@@ -25,6 +25,7 @@ struct MeasuredIsland {
 };
 
 struct MeasuredHosts {
+  std::string transport;  ///< over which all was measured
   std::vector<MeasuredPair> pairs;
   std::map<std::string, double> links;  ///< by host: seconds per byte of its link to the network
   std::vector<MeasuredIsland> islands;  ///< none: the network joins all hosts alike

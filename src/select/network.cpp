@@ -49,6 +49,7 @@ class Network {
     });
     const std::vector<NodeId> fabrics = graph_.all(NodeKind::Fabric);
     if (general == graph_.figures.end() || fabrics.size() != 1) return;
+    if (general->transport != measured_.transport) return;
     take_rates();
     add_pairs(Figure(*general));
     add_links(fabrics.front());
@@ -148,16 +149,18 @@ class Network {
       move_ports(members, fabric, own);
       islands.emplace_back(own, &island);
     }
-    const bool meet = islands.size() != 2 || std::any_of(graph_.links.begin(), graph_.links.end(),
-                                                         [&](const auto& l) { return l.a == fabric || l.b == fabric; });
+    const bool joined = std::any_of(graph_.links.begin(), graph_.links.end(),
+                                    [&](const auto& link) { return link.a == fabric || link.b == fabric; });
     const auto join = [&](NodeId a, NodeId b, double beta) {
       graph_.connect({.a = a, .b = b, .kind = LinkKind::Network, .gbps = gbps(beta), .measured = true});
     };
-    if (!meet) {
+    if (islands.size() == 1 && !joined) return;  // all hosts of the job are in it
+    if (islands.size() != 2 || joined) {
+      for (const auto& [own, island] : islands) join(own, fabric, island->beta);
+    } else {
       const double beta = std::max(islands[0].second->beta, islands[1].second->beta);
-      return join(islands[0].first, islands[1].first, beta);
+      join(islands[0].first, islands[1].first, beta);
     }
-    for (const auto& [own, island] : islands) join(own, fabric, island->beta);
   }
 
   std::string island_name(const std::vector<NodeId>& members) const {

@@ -22,7 +22,10 @@ constexpr size_t kMaxMachines = 4096;
 
 double figure(const json& value, const char* what) {
   const double number = value.get<double>();
-  if (!std::isfinite(number) || number < 0) throw_error(Code::InvalidArgument, "{} is negative or not finite", what);
+  constexpr double kMaxSeconds = 1e6;
+  if (!(number >= 0 && number <= kMaxSeconds)) {
+    throw_error(Code::InvalidArgument, "{} of {} is not from 0 to {} seconds", what, number, kMaxSeconds);
+  }
   return number;
 }
 

@@ -74,8 +74,11 @@ std::string profile_path(const std::string& given);
 /// Throws Error if TUTTI_PROFILE names a file that cannot be read, or that was measured on another machine. (A fault in
 /// the cache folder is only warned about.)
 std::shared_ptr<const Profile> local_profile();
-/// Has it the figures of links in host memory? One of GPUs alone has not.
+/// Has it times of calls on host memory? One of GPUs or of links alone has not.
 bool has_host_profile();
+/// Puts what is known of this host into machine_constants(): the quick calibration, unless the profile has times of
+/// calls; and above it what the profile has measured of links.
+void use_local_figures();
 /// Why this is a profile of other machines than `here`, in words that follow the file's name; "" if it is of this one,
 /// or does not say of which.
 std::string why_of_another(const Profile& profile, const MeasuredMachine& here);

@@ -1,5 +1,6 @@
 // Where profiles lie.
 #include <dirent.h>
+#include <algorithm>
 
 #include <mutex>
 
@@ -7,6 +8,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/private_file.hpp"
+#include "select/calibration.hpp"
 #include "select/profile.hpp"
 #include "topo/constants.hpp"
 #include "topo/detect.hpp"
@@ -139,7 +141,16 @@ std::shared_ptr<const Profile> local_profile() {
 
 bool has_host_profile() {
   const auto profile = local_profile();
-  return profile != nullptr && !profile->links.empty();
+  return profile != nullptr && std::any_of(profile->measured.begin(), profile->measured.end(),
+                                           [](const auto& one) { return !is_on_gpus(one.first); });
+}
+
+void use_local_figures() {
+  const auto profile = local_profile();
+  if (has_host_profile()) return;
+  local_calibration();
+  static std::once_flag once;
+  if (profile != nullptr) std::call_once(once, [&] { use(*profile); });  // above the calibration
 }
 
 void save_profile(const Profile& profile, const std::string& path) { write_private(path, profile.text()); }

@@ -80,10 +80,16 @@ std::string why_of_another(const Graph& host, const Cores& allowed, size_t proce
 
 void refuse_description_of_another() {
   if (!is_another_machine()) return;
-  const std::string why = why_of_another(kept_topology(), allowed_cores(), processors_here());
+  const char* const variable = foreign_env("HWLOC_XMLFILE") ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC";
+  std::string why;
+  try {
+    why = why_of_another(kept_topology(), allowed_cores(), processors_here());
+  } catch (const Error& error) {
+    throw_error(Code::InvalidUsage, "the topology that {} names cannot be used: {}; unset it for jobs", variable,
+                error.what());
+  }
   if (why.empty()) return;
-  throw_error(Code::InvalidUsage, "the machine that {} describes {}: unset it for jobs",
-              foreign_env("HWLOC_XMLFILE") ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC", why);
+  throw_error(Code::InvalidUsage, "the machine that {} describes {}: unset it for jobs", variable, why);
 }
 
 const Graph& gpu_topology() {

@@ -88,7 +88,7 @@ select::MachineInputs machine_of(const Options& options) {
                 counted(static_cast<uint64_t>(options.hosts), "host"));
   }
   auto profile = select::local_profile();  // before its figures are asked for
-  if (!select::has_host_profile()) select::local_calibration();
+  select::use_local_figures();
   select::MachineInputs made = select::inputs_here(ranks, options.hosts);
   const Rank here = made.inputs.groups->largest();
   made.inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));

@@ -176,10 +176,11 @@ void measure_network(Communicator& comm, const Task& task) {
   if (groups.groups() == 1) {
     throw_error(Code::InvalidUsage, "all ranks find themselves on one host: use -n in place of --hosts");
   }
-  const select::MeasuredHosts hosts = measure_hosts(comm);
+  select::MeasuredHosts hosts = measure_hosts(comm);
   std::vector<float> data(1);
   const std::string kind = transport_to(comm, groups.members(groups.group_of(0) == 0 ? 1 : 0).front(), data);
   if (comm.rank() != 0) return;
+  hosts.transport = kind;
   select::MeasuredLink slowest;
   for (const select::MeasuredPair& pair : hosts.pairs) {
     slowest.alpha = std::max(slowest.alpha, pair.alpha);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/format.hpp"
@@ -53,6 +54,13 @@ void take_gpus(const select::Profile& measured, select::Profile& profile, const 
   }
   profile.gpus = measured.gpus;
   for (const auto& [kind, link] : measured.gpu_links) profile.gpu_links[kind] = link;
+}
+
+void take_machines(const select::Profile& measured, select::Profile& profile) {
+  for (const select::MeasuredMachine& machine : measured.machines) {
+    auto& all = profile.machines;
+    if (std::find(all.begin(), all.end(), machine) == all.end()) all.push_back(machine);
+  }
 }
 
 }  // namespace tutti::tools

@@ -21,4 +21,7 @@ void refuse_stand_in(const select::MeasuredGpus& gpus, const std::string& path, 
 /// The GPUs, and what messages between them take. Times of other GPUs go, with a word on stdout.
 void take_gpus(const select::Profile& measured, select::Profile& profile, const std::string& path);
 
+/// The machines on which it was measured, beside those that are known.
+void take_machines(const select::Profile& measured, select::Profile& profile);
+
 }  // namespace tutti::tools

@@ -160,7 +160,7 @@ class Tuning {
   void resume() {
     const auto text = read_file(partial_path_, kMostText, true);
     known_ = read_partial(text.value_or(""), heading_);
-    if (known_.done.empty() && known_.profile.links.empty()) write_private(partial_path_, heading_ + "\n");
+    if (!text || !text->starts_with(heading_ + "\n")) write_private(partial_path_, heading_ + "\n");
     if (!known_.done.empty()) {
       fmt::print("{}: goes on after {} that an interrupted run has made\n", kSpeaker,
                  counted(known_.done.size(), "measurement"));
@@ -259,11 +259,11 @@ class Tuning {
 
   /// Adds this situation's times to what the profile has of others.
   void save() {
-    select::Profile profile = earlier_profile(path_, kSpeaker);
-    for (const select::MeasuredMachine& machine : known_.profile.machines) {
-      auto& all = profile.machines;
-      if (std::find(all.begin(), all.end(), machine) == all.end()) all.push_back(machine);
+    if (known_.situation.empty()) {
+      throw_error(Code::InternalError, "{}: the ranks have not said in which situation they measured", partial_path_);
     }
+    select::Profile profile = earlier_profile(path_, kSpeaker);
+    take_machines(known_.profile, profile);
     if (known_.profile.gpus) take_gpus(known_.profile, profile, path_);
     const std::string& situation = known_.situation;
     for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
@@ -362,9 +362,12 @@ void add_tune(CLI::App& app, int& status) {
   command->add_option("-e,--maxbytes", options->largest, "the largest size; default 256M");
   command->add_option("-f,--stepfactor", options->sizes.factor, "from one size to the next; default 4")
       ->check(CLI::Range(uint64_t{2}, uint64_t{1} << 20));
-  command->add_flag("--all", options->all, "measures all algorithms, not only those predicted within twice the best");
-  command->add_flag("--links", options->links_only,
-                    "measures the links alone: seconds instead of minutes; the model chooses algorithms by them");
+  CLI::Option* const all = command->add_flag("--all", options->all,
+                                             "measures all algorithms, not only those predicted within twice the best");
+  command
+      ->add_flag("--links", options->links_only,
+                 "measures the links alone: seconds instead of minutes; the model chooses algorithms by them")
+      ->excludes(all);
   command->add_option("--task", options->task)->group("");
   command->add_option("--threads", options->threads)->group("");
   command->add_flag("--launched", options->launched)->group("");

@@ -70,7 +70,9 @@ MeasuredHosts measured(const std::vector<double>& links, const std::vector<size_
       pairs.push_back({kNames.at(pair.first), kNames.at(pair.second), 20e-6, 1 / rate(pair, 1)});
     }
   }
-  return wiring_of(kNames, std::move(pairs), betas);
+  MeasuredHosts hosts = wiring_of(kNames, std::move(pairs), betas);
+  hosts.transport = "tcp";
+  return hosts;
 }
 
 const MeasuredHosts kEven = measured({kFast, 0.95 * kFast, 0.9 * kFast, kFast});
@@ -278,6 +280,7 @@ TEST(MeasuredHosts, AreReadAsTheyWereWritten) {
 TEST(MeasuredHosts, NewerFiguresReplaceThoseOfTheSameHosts) {
   MeasuredHosts hosts = kIslands;
   MeasuredHosts newer;
+  newer.transport = "tcp";
   newer.links = {{"host0", 1e-9}, {"host9", 1e-9}};
   newer.pairs = {{"host0", "host9", 1e-5, 1e-9}};
   hosts.update(newer);
@@ -286,6 +289,23 @@ TEST(MeasuredHosts, NewerFiguresReplaceThoseOfTheSameHosts) {
   hosts.update(kSlowHost);
   EXPECT_EQ(hosts.pairs.size(), 7u);
   EXPECT_TRUE(hosts.islands.empty());
+  newer.transport = "verbs";
+  hosts.update(newer);
+  EXPECT_EQ(hosts.pairs.size(), 1u) << "of another transport";
+}
+
+TEST(Network, OfAnotherTransportIsNotUsed) {
+  MeasuredHosts other = kSlowHost;
+  other.transport = "verbs";
+  EXPECT_TRUE(slow_links(with(other)).empty());
+  EXPECT_FALSE(slow_links(with(kSlowHost)).empty());
+}
+
+/// A job on hosts of one island has no link to others.
+TEST(Network, HasNoLinkOfAnIslandThatHoldsTheWholeJob) {
+  MeasuredHosts all = kIslands;
+  all.islands = {{.hosts = kNames, .beta = 1e-6}, {.hosts = {"elsewhere"}, .beta = 1e-6}};
+  for (const std::string& line : slow_links(with(all))) EXPECT_EQ(line.find(" – "), std::string::npos) << line;
 }
 
 /// A profile may come from anywhere.

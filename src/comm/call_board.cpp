@@ -30,7 +30,7 @@ std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
 
 /// The reply to a question. A missing spec has kinds = ~0.
 struct Bytes {
-  uint64_t begun, finished, kinds, count, last_kinds, last_count;
+  uint64_t begun, finished, kinds, count, last_kinds, last_count, repeats;
 };
 constexpr uint64_t kAbsent = ~uint64_t{0};
 
@@ -118,8 +118,13 @@ std::string CallBoard::answer(uint64_t key) const {
     }
     return std::nullopt;
   };
-  Bytes bytes{
-      begun_.load(std::memory_order_acquire), finished_.load(std::memory_order_acquire), kAbsent, 0, kAbsent, 0};
+  Bytes bytes{begun_.load(std::memory_order_acquire),
+              finished_.load(std::memory_order_acquire),
+              kAbsent,
+              0,
+              kAbsent,
+              0,
+              repeats() ? 1U : 0U};
   if (const auto spec = find(key)) bytes.kinds = spec->kinds(), bytes.count = spec->count;
   if (const auto last = find(last_.load(std::memory_order_acquire))) {
     bytes.last_kinds = last->kinds(), bytes.last_count = last->count;
@@ -132,7 +137,7 @@ std::optional<BoardAnswer> CallBoard::parse(const std::string& text) {
   if (text.size() != sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, text.data(), sizeof bytes);
   return BoardAnswer{bytes.begun, bytes.finished, unpack(bytes.kinds, bytes.count),
-                     unpack(bytes.last_kinds, bytes.last_count)};
+                     unpack(bytes.last_kinds, bytes.last_count), bytes.repeats != 0};
 }
 
 }  // namespace tutti::comm

@@ -23,6 +23,7 @@ struct BoardAnswer {
   uint64_t finished = 0;         ///< collectives left
   std::optional<CallSpec> spec;  ///< the requested call, if it was entered and is still on the board
   std::optional<CallSpec> last;  ///< the call entered last, of either kind
+  bool repeats = false;          ///< graphs may repeat collectives, so their numbers say nothing
 };
 
 /// The key of a send or receive: the `number`-th of the board's rank to (from) `peer`. Never equal to a collective's
@@ -51,6 +52,10 @@ class CallBoard {
   /// The collective entered last is not among those that leaving counts: copies have no number on the device.
   void uncount() { uncounted_.store(true, std::memory_order_release); }
   bool counts_all() const { return !uncounted_.load(std::memory_order_acquire); }
+
+  /// Graphs may repeat collectives from now on, which then have other numbers here than on the device.
+  void repeat() { repeats_.store(true, std::memory_order_release); }
+  bool repeats() const { return repeats_.load(std::memory_order_acquire); }
 
   uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   /// Collective number `call`, if it is still on the board.
@@ -87,7 +92,7 @@ class CallBoard {
   std::array<Entry, kEntries> collectives_, transfers_;
   std::atomic<uint64_t> begun_{0}, finished_{0}, transfers_begun_{0};
   std::atomic<uint64_t> last_{0};  // key of the last entry
-  std::atomic<bool> uncounted_{false};
+  std::atomic<bool> uncounted_{false}, repeats_{false};
 };
 
 }  // namespace tutti::comm

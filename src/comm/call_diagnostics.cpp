@@ -203,6 +203,7 @@ std::optional<std::string> CallDiagnostics::first_difference(Rank peer) const {
   for (size_t i = 0; i < calls.size(); ++i) {
     const auto mine = own_board_.collective(calls[i]);
     if (!mine || !theirs[i] || !theirs[i]->spec || *theirs[i]->spec == *mine) continue;
+    if (theirs[i]->repeats || own_board_.repeats()) return std::nullopt;  // calls of one number need not be the same
     return compare(peer, calls[i], *mine, *theirs[i]->spec);
   }
   return std::nullopt;
@@ -211,6 +212,7 @@ std::optional<std::string> CallDiagnostics::first_difference(Rank peer) const {
 /// The first difference, if the last collective of a peer outside our call is not one of ours.
 std::optional<std::string> CallDiagnostics::last_difference(Rank peer, const BoardAnswer& board) const {
   if (!board.last || board.last->collective == Collective::SendRecv || board.begun == call_) return std::nullopt;
+  if (board.repeats || own_board_.repeats()) return std::nullopt;
   // No rank passes a call that waits for all: a rank that is further is in other calls, even if its board no longer has
   // our number.
   if (board.begun > call_) return compare(peer, board.begun, spec_, *board.last);
@@ -295,6 +297,7 @@ Status CallDiagnostics::fault(const exec::Fault& fault) {
 std::optional<std::string> CallDiagnostics::mismatch(Rank peer, const BoardAnswer& board) const {
   if (call_ == 0) return std::nullopt;  // a wrong transfer shows in its messages
   if (!board.spec || *board.spec == spec_) return std::nullopt;
+  if (board.repeats || own_board_.repeats()) return std::nullopt;  // the device compares the calls' tags
   if (auto first = first_difference(peer)) return first;
   return compare(peer, call_, spec_, *board.spec);
 }

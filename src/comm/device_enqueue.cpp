@@ -174,6 +174,7 @@ void Communicator::enqueue_collective(const Call& call) {
   if (*current_->row.method == exec::methods::copy_engine) board_->uncount();
   device.enqueued().add(calls_, call.spec, *current_);
   device.executor().launch(*current_->execution, binding);
+  if (device.executor().has_captured()) board_->repeat();
   board_->leave(calls_);
 }
 

@@ -30,6 +30,8 @@ class DeviceExecutor : public Executor {
  public:
   /// Makes the links of this executor.
   virtual transports::Transport& transport() = 0;
+  /// Was a call captured? A graph may repeat it, so calls on the device are not as many as were made.
+  virtual bool has_captured() const = 0;
   /// "GPU 0 (NVIDIA H200)"
   virtual const std::string& device_name() const = 0;
   /// "NVIDIA H200"

@@ -234,6 +234,7 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
     used = launch_kernel(execution, binding, stream, captured);
   }
   if (captured) {
+    has_captured_ = true;
     keep_for_graph(graph, used);
   } else {
     check(driver().cuEventRecord(last_, stream), "an event cannot be recorded");

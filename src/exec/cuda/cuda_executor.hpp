@@ -63,6 +63,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   bool sleep(double) override { return false; }
 
   transports::Transport& transport() override { return transport_; }
+  bool has_captured() const override { return has_captured_; }
   const std::string& device_name() const override { return device_.name(); }
   const std::string& device_model() const override { return device_.model(); }
   std::string driver_version() const override;
@@ -129,6 +130,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   uint64_t launches_ = 0;
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;
+  bool has_captured_ = false;
   bool has_last_ = false;
   uint32_t copied_ = 0;                 // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only

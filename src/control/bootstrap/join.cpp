@@ -252,8 +252,9 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
   try {
     register_rank(control, *client, server, std::move(info), terms, deadline);
   } catch (const Error& error) {
-    client->give_up();
-    throw tell_the_others(control, id, ranks, rank, terms, error);
+    const Error told = tell_the_others(control, id, ranks, rank, terms, error);
+    client->give_up();  // after the reason: whose connection closes before it counts as gone
+    throw told;
   }
   control.endpoint_opened();
   return std::unique_ptr<Endpoint>(new Endpoint(control, client));

@@ -160,9 +160,9 @@ class Communicator {
   void wire_up_device(int device);
   DeviceReport device_report() const;
   void agree_on_device(const Agreement& agreed);
-  std::string why_no_switch(const Agreement& agreed, bool some_share) const;
-  std::string agree_on_switch(const Agreement& agreed, bool some_share);
-  std::string make_switch();
+  std::string why_no_nvls(const Agreement& agreed, bool some_share) const;
+  std::string agree_on_nvls(const Agreement& agreed, bool some_share);
+  std::string make_nvls();
   DeviceCalls& device_calls() const;
   Status enqueue_on_device(Work work);
   void enqueue_collective(const Call& call);

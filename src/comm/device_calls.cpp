@@ -188,7 +188,7 @@ void DeviceCalls::take_reports(const std::vector<RankReport>& reports) {
   profile_ = profile_for(gpus_);
 }
 
-bool DeviceCalls::measured_switch() const {
+bool DeviceCalls::has_times_of_nvls() const {
   if (profile_ == nullptr) return false;
   const std::string ranks = counted(static_cast<uint64_t>(endpoint_.ranks()), "rank") + " ";
   for (const auto& [situation, collectives] : profile_->measured) {
@@ -204,7 +204,7 @@ bool DeviceCalls::measured_switch() const {
 }
 
 void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
-                        const std::string& why_no_switch, Deadline deadline) {
+                        const std::string& why_no_nvls, Deadline deadline) {
   executor_->share_device(sharers);
   inputs_ = agreed.inputs;
   select::CostInputs& inputs = inputs_;
@@ -221,7 +221,7 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
   inputs.shares_staging = false;
   inputs.view = nullptr;  // that of host memory, as the order is
   inputs.order = select::parse_order(env().order, inputs.ranks).value_or(plan::RankOrder());
-  inputs.methods = usable_methods(all_whole, why_no_switch);
+  inputs.methods = usable_methods(all_whole, why_no_nvls);
   if (inputs.ranks == 1) return planner_.agree(select::DecisionTable(inputs), groups);
   const topo::Graph graph = make_graph(agreed, groups, deadline);
   if (!graph.ranks.empty()) {
@@ -274,7 +274,7 @@ topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& group
 }
 
 /// Throws Error(Unsupported) where TUTTI_METHOD forces one that these ranks cannot use.
-std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole, const std::string& why_no_switch) const {
+std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole, const std::string& why_no_nvls) const {
   // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
   constexpr uint64_t kMaxItems = 512;
   const auto ranks = static_cast<uint64_t>(endpoint_.ranks());
@@ -297,12 +297,12 @@ std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole, co
        .staging = executor_->copied_round(),
        .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
       {.method = &exec::methods::nvls,
-       .why_not = executor_->has_switch() ? ""
-                  : !why_no_switch.empty()
-                      ? why_no_switch
+       .why_not = executor_->has_nvls() ? ""
+                  : !why_no_nvls.empty()
+                      ? why_no_nvls
                       : "its memory is made where TUTTI_METHOD forces nvls, or a profile has its times",
-       .if_forced = !executor_->has_switch() && why_no_switch.empty(),
-       .window = executor_->switched_window(),
+       .if_forced = !executor_->has_nvls() && why_no_nvls.empty(),
+       .window = executor_->nvls_window(),
        .least_window = machine_constants().cuda_multimem_window}};
   for (const auto& [collective, name] : inputs_.forced_methods) {
     for (const select::UsableMethod& one : usable) {

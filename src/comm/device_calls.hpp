@@ -95,15 +95,15 @@ class DeviceCalls {
   /// TUTTI_PROFILE names one of other GPUs.
   void take_reports(const std::vector<RankReport>& reports);
   /// Has the profile times of NVLS for as many ranks?
-  bool measured_switch() const;
+  bool has_times_of_nvls() const;
   /// What the decision table was made from.
   const select::CostInputs& inputs() const { return inputs_; }
   /// Makes the decision table for links between devices, on rank 0 from the topology of the hosts with their GPUs.
   /// Collective. What it was made from, on rank 0: notes().
   /// `sharers`: ranks of the communicator that use the device. `all_whole`: lines stay whole between any two ranks.
-  /// `why_no_switch`: why there cannot be one between the devices.
+  /// `why_no_nvls`: why there cannot be one between the devices.
   void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
-             const std::string& why_no_switch, Deadline deadline);
+             const std::string& why_no_nvls, Deadline deadline);
   const select::MachineNotes& notes() const { return notes_; }
   /// Of all ranks.
   const select::MeasuredGpus& gpus() const { return gpus_; }
@@ -112,7 +112,7 @@ class DeviceCalls {
 
  private:
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
-  std::vector<select::UsableMethod> usable_methods(bool all_whole, const std::string& why_no_switch) const;
+  std::vector<select::UsableMethod> usable_methods(bool all_whole, const std::string& why_no_nvls) const;
   topo::Graph make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline);
   control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;

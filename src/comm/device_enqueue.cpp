@@ -39,7 +39,7 @@ DeviceReport Communicator::device_report() const {
   return {.id = executor.device_id(),
           .blocks = executor.resident_blocks(),
           .joined = executor.joined_devices(),
-          .why_no_switch = executor.why_no_switch(),
+          .why_no_nvls = executor.why_no_nvls(),
           .address = executor.device_address(),
           .kind = endpoint_->ranks() > 1 ? kind_with_gpus() : 0,
           .model = executor.device_model(),
@@ -80,15 +80,15 @@ void Communicator::agree_on_device(const Agreement& agreed) {
   for (Rank peer = 0; peer < ranks(); ++peer) whole.push_back(says(rank(), peer) && says(peer, rank()));
   device_calls_->executor().keep_lines_whole(std::move(whole));
   device_calls_->take_reports(agreed.reports);
-  const std::string why_no_switch = agree_on_switch(agreed, sharers.size() < static_cast<size_t>(ranks()));
-  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole, why_no_switch,
+  const std::string why_no_nvls = agree_on_nvls(agreed, sharers.size() < static_cast<size_t>(ranks()));
+  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole, why_no_nvls,
                        Deadline::in(timeouts_.of_init()));
 }
 
 /// Why no switch between the ranks' devices can fold; "": as far as they know, one can.
-std::string Communicator::why_no_switch(const Agreement& agreed, bool some_share) const {
+std::string Communicator::why_no_nvls(const Agreement& agreed, bool some_share) const {
   for (Rank peer = 0; peer < ranks(); ++peer) {
-    const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_switch;
+    const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_nvls;
     if (!why.empty()) return fmt::format("rank {}: {}", peer, transports::printable_reply(why));
     if (endpoint_->process_id(peer).host != endpoint_->process_id(0).host) return "the ranks are of several hosts";
   }
@@ -97,13 +97,13 @@ std::string Communicator::why_no_switch(const Agreement& agreed, bool some_share
 
 /// The switch between the ranks' devices, if it is asked for, or if the profile has times of it. Returns why there can
 /// be none. Throws Error(Unsupported) where it is asked for.
-std::string Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
+std::string Communicator::agree_on_nvls(const Agreement& agreed, bool some_share) {
   const bool forced = std::any_of(agreed.inputs.forced_methods.begin(), agreed.inputs.forced_methods.end(),
                                   [](const auto& one) { return one.second == exec::methods::nvls.name; });
   if (ranks() == 1) return "there is nobody to fold with";
-  const bool measured = device_calls_->measured_switch();
-  std::string why = why_no_switch(agreed, some_share);
-  if (why.empty() && (forced || measured)) why = make_switch();
+  const bool measured = device_calls_->has_times_of_nvls();
+  std::string why = why_no_nvls(agreed, some_share);
+  if (why.empty() && (forced || measured)) why = make_nvls();
   if (measured && !forced && !why.empty() && rank() == 0) {
     log_warn("the profile has times of nvls, which cannot be used: {}", why);
   }
@@ -112,7 +112,7 @@ std::string Communicator::agree_on_switch(const Agreement& agreed, bool some_sha
 }
 
 /// Collective. Returns the reason if a rank cannot; then there is none.
-std::string Communicator::make_switch() {
+std::string Communicator::make_nvls() {
   const auto on_all = [&](auto step) {
     std::string why;
     try {
@@ -127,9 +127,9 @@ std::string Communicator::make_switch() {
     return std::string();
   };
   std::string why =
-      on_all([&](exec::DeviceExecutor& executor) { executor.join_switch(Deadline::in(timeouts_.of_init())); });
-  if (why.empty()) why = on_all([](exec::DeviceExecutor& executor) { executor.bind_switch(); });
-  if (!why.empty()) device_calls_->executor().drop_switch();
+      on_all([&](exec::DeviceExecutor& executor) { executor.join_nvls(Deadline::in(timeouts_.of_init())); });
+  if (why.empty()) why = on_all([](exec::DeviceExecutor& executor) { executor.bind_nvls(); });
+  if (!why.empty()) device_calls_->executor().drop_nvls();
   return why;
 }
 

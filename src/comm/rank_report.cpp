@@ -30,23 +30,23 @@ Links links_from(const json& page) {
 
 std::string to_text(const RankReport& report) {
   const FabricReport& fabric = report.fabric;
-  const json all = {{"plans", json::parse(report.plans)},
-                    {"staging", fabric.staging},
-                    {"longest", fabric.longest},
-                    {"links", links_json(fabric.links)},
-                    {"kind", report.kind},
-                    {"unreachable", fabric.unreachable},
-                    {"word", {fabric.word.at, fabric.word.value}},
-                    {"cores", fabric.cores},
-                    {"arena", fabric.arena},
-                    {"routes", fabric.routes},
-                    {"name", report.host},
-                    {"boot", report.boot},
-                    {"crowding", report.crowding},
-                    {"device",
-                     {report.device.why_not, report.device.id, report.device.blocks, report.device.joined,
-                      report.device.why_no_switch, report.device.address, report.device.kind, report.device.model,
-                      report.device.driver}}};
+  const json all = {
+      {"plans", json::parse(report.plans)},
+      {"staging", fabric.staging},
+      {"longest", fabric.longest},
+      {"links", links_json(fabric.links)},
+      {"kind", report.kind},
+      {"unreachable", fabric.unreachable},
+      {"word", {fabric.word.at, fabric.word.value}},
+      {"cores", fabric.cores},
+      {"arena", fabric.arena},
+      {"routes", fabric.routes},
+      {"name", report.host},
+      {"boot", report.boot},
+      {"crowding", report.crowding},
+      {"device",
+       {report.device.why_not, report.device.id, report.device.blocks, report.device.joined, report.device.why_no_nvls,
+        report.device.address, report.device.kind, report.device.model, report.device.driver}}};
   return all.dump();
 }
 

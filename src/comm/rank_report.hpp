@@ -17,7 +17,7 @@ struct DeviceReport {
   std::string id;                   ///< of the device, the same for all who use it
   uint64_t blocks = 0;              ///< of a call's kernel that the device runs at the same time
   std::vector<std::string> joined;  ///< ids of the devices to which its stores of a line stay whole
-  std::string why_no_switch;        ///< that folds for it and others (exec::DeviceExecutor); "" if there may be one
+  std::string why_no_nvls;          ///< that folds for it and others (exec::DeviceExecutor); "" if there may be one
   std::string address;              ///< PCI, in the host's topology
   uint64_t kind = 0;                ///< of the host with its GPUs (comm/topology.hpp)
   std::string model, driver;        ///< as exec::DeviceExecutor has them

@@ -56,16 +56,16 @@ class DeviceExecutor : public Executor {
   /// (methods::copy_engine), a multiple of 512 for each reader; 0: they run none. Equal on all ranks.
   virtual uint64_t copied_round() const = 0;
   /// Why the switch between devices folds nothing for this one; "": it may, if all ranks' can.
-  virtual std::string why_no_switch() const = 0;
+  virtual std::string why_no_nvls() const = 0;
   /// Make what that takes: a call is one step, which all ranks end before any begins the next. They throw.
-  virtual void join_switch(Deadline deadline) = 0;
-  virtual void bind_switch() = 0;
-  /// Gives up what join_switch() has made.
-  virtual void drop_switch() = 0;
+  virtual void join_nvls(Deadline deadline) = 0;
+  virtual void bind_nvls() = 0;
+  /// Gives up what join_nvls() has made.
+  virtual void drop_nvls() = 0;
   /// Was it made?
-  virtual bool has_switch() const = 0;
+  virtual bool has_nvls() const = 0;
   /// Bytes that a block of a call moves through the switch in a round, at most. Equal on all ranks.
-  virtual uint64_t switched_window() const = 0;
+  virtual uint64_t nvls_window() const = 0;
   /// Copies bytes of the device's memory, on a stream.
   virtual void copy(void* to, const void* from, uint64_t bytes, void* stream) = 0;
   /// What is enqueued on `after` from now on waits for what is on `before`.

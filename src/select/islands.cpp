@@ -8,7 +8,7 @@ namespace tutti::select {
 namespace {
 
 // Of the rate that both hosts of a pair reach elsewhere: two pairs that share a link of that rate have half of it each.
-constexpr double kHeldUp = 0.7;
+constexpr double kSlowed = 0.7;
 
 /// A number for each pair of hosts, or of clusters of hosts.
 class Matrix {
@@ -22,17 +22,17 @@ class Matrix {
   std::vector<double> values_;
 };
 
-/// Merges clusters as long as the pairs between two are, on the average, not held up: what one pair of them gets of a
+/// Merges clusters as long as the pairs between two are, on the average, not slowed: what one pair of them gets of a
 /// shared link varies. Returns the number of each host's cluster, by order of their first hosts.
-std::vector<size_t> clusters_of(Matrix alike, size_t n) {
+std::vector<size_t> clusters_of(Matrix kept, size_t n) {
   std::vector<size_t> cluster(n), size(n, 1);
   std::iota(cluster.begin(), cluster.end(), size_t{0});
   for (;;) {
-    double best = kHeldUp;
+    double best = kSlowed;
     HostPair nearest(n, n);
     for (size_t a = 0; a < n; ++a) {
       for (size_t b = a + 1; b < n; ++b) {
-        if (size[a] > 0 && size[b] > 0 && alike.at(a, b) > best) best = alike.at(a, b), nearest = {a, b};
+        if (size[a] > 0 && size[b] > 0 && kept.at(a, b) > best) best = kept.at(a, b), nearest = {a, b};
       }
     }
     const auto [a, b] = nearest;
@@ -40,7 +40,7 @@ std::vector<size_t> clusters_of(Matrix alike, size_t n) {
     for (size_t other = 0; other < n; ++other) {
       if (other == a || other == b || size[other] == 0) continue;
       const double of_a = static_cast<double>(size[a]), of_b = static_cast<double>(size[b]);
-      alike.set(a, other, (of_a * alike.at(a, other) + of_b * alike.at(b, other)) / (of_a + of_b));
+      kept.set(a, other, (of_a * kept.at(a, other) + of_b * kept.at(b, other)) / (of_a + of_b));
     }
     size[a] += std::exchange(size[b], 0);
     std::replace(cluster.begin(), cluster.end(), b, a);
@@ -74,20 +74,21 @@ void add_islands(const std::vector<std::string>& names, const std::vector<std::v
       if (together > most) most = together, possible = of_hosts;
     }
     island.beta = 1 / most;
-    if (most < kHeldUp * possible) found.islands.push_back(std::move(island));
+    if (most < kSlowed * possible) found.islands.push_back(std::move(island));
   }
 }
 
 }  // namespace
 
-std::vector<std::vector<HostPair>> tournament(size_t n) {
+std::vector<std::vector<HostPair>> round_robin(size_t n) {
   std::vector<std::vector<HostPair>> rounds;
-  const size_t seats = n + n % 2;  // who meets the empty seat rests
-  for (size_t round = 0; round + 1 < seats; ++round) {
+  const size_t even = n + n % 2;  // of odd n, whose partner is the host that does not exist pauses
+  for (size_t round = 0; round + 1 < even; ++round) {
     std::vector<HostPair> pairs;
-    const auto sitting = [&](size_t seat) { return seat == 0 ? 0 : (seat - 1 + round) % (seats - 1) + 1; };
-    for (size_t seat = 0; seat < seats / 2; ++seat) {
-      const auto [a, b] = std::minmax({sitting(seat), sitting(seats - 1 - seat)});
+    // The circle method: host 0 stays, the others move on by one place in each round; places face each other.
+    const auto host_at = [&](size_t place) { return place == 0 ? 0 : (place - 1 + round) % (even - 1) + 1; };
+    for (size_t place = 0; place < even / 2; ++place) {
+      const auto [a, b] = std::minmax({host_at(place), host_at(even - 1 - place)});
       if (b < n) pairs.emplace_back(a, b);
     }
     rounds.push_back(std::move(pairs));
@@ -98,8 +99,8 @@ std::vector<std::vector<HostPair>> tournament(size_t n) {
 MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<MeasuredPair> pairs,
                         const std::vector<std::vector<double>>& together) {
   const size_t n = names.size();
-  const std::vector<std::vector<HostPair>> rounds = tournament(n);
-  Matrix rate(n), alike(n);
+  const std::vector<std::vector<HostPair>> rounds = round_robin(n);
+  Matrix rate(n), kept(n);         // bytes per second beside other pairs; its part of what both hosts reach elsewhere
   std::vector<double> fastest(n);  // of a host's pairs, beside others
   for (size_t round = 0; round < together.size(); ++round) {
     for (size_t i = 0; i < together[round].size(); ++i) {
@@ -109,7 +110,7 @@ MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<Measu
     }
   }
   for (size_t a = 0; a < n; ++a) {
-    for (size_t b = a + 1; b < n; ++b) alike.set(a, b, rate.at(a, b) / std::min(fastest[a], fastest[b]));
+    for (size_t b = a + 1; b < n; ++b) kept.set(a, b, rate.at(a, b) / std::min(fastest[a], fastest[b]));
   }
   MeasuredHosts found;
   for (const MeasuredPair& pair : pairs) {
@@ -121,7 +122,7 @@ MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<Measu
   found.pairs = std::move(pairs);
   Rates rates{.beside = std::move(rate), .alone = {}};
   for (const std::string& host : names) rates.alone.push_back(1 / found.links.at(host));
-  add_islands(names, rounds, rates, clusters_of(alike, n), found);
+  add_islands(names, rounds, rates, clusters_of(kept, n), found);
   return found;
 }
 

@@ -40,6 +40,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       fastest_far_(static_cast<size_t>(ranks_), std::numeric_limits<double>::infinity()) {
   const topo::Graph& graph = pairs.graph();
   std::map<std::pair<uint32_t, bool>, uint32_t> numbers;  // by link and direction
+  for (Rank rank = 0; rank < ranks_; ++rank) hosts_.push_back(pairs.host(rank));
   std::vector<Rank> all(static_cast<size_t>(ranks_));
   std::iota(all.begin(), all.end(), 0);
   for (Rank from = 0; from < ranks_; ++from) {
@@ -156,11 +157,16 @@ void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const p
 
 void MachineView::busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
                                Traffic& traffic) const {
+  std::map<std::pair<Rank, Rank>, double> seconds;  // by the two hosts, whose ranks share what joins them
   for (const plan::Flow& flow : plan::flows_of(plans)) {
-    const Pair& link = pair(order.actual(flow.from, 0, ranks_), order.actual(flow.to, 0, ranks_));
+    const Rank from = order.actual(flow.from, 0, ranks_), to = order.actual(flow.to, 0, ranks_);
+    const Pair& link = pair(from, to);
+    if (!link.own) continue;
+    const std::pair between(hosts_[static_cast<size_t>(from)], hosts_[static_cast<size_t>(to)]);
+    const double busy = seconds[between] += flow.amount * link.beta;
     // The links on its way were measured too; they are named unless they are clearly faster.
-    if (!link.own || flow.amount * link.beta <= kAlike * traffic.busiest) continue;
-    traffic.busiest = flow.amount * link.beta;
+    if (busy <= kAlike * traffic.busiest) continue;
+    traffic.busiest = busy;
     traffic.where = link.name;
   }
 }

@@ -56,6 +56,7 @@ class MachineView {
   double message_share_;
   bool in_place_, uniform_ = true;
   std::vector<Pair> pairs_;          // by sender and receiver
+  std::vector<Rank> hosts_;          // by rank
   std::vector<double> fastest_far_;  // by rank: β of its fastest pair with another host
   std::vector<SharedLink> links_;
 };

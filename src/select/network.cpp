@@ -117,8 +117,8 @@ class Network {
       if (ports[node].empty()) ports[node].push_back(add_nic(node, fabric));
       for (const size_t port : ports[node]) {
         topo::Link& link = graph_.links[port];
-        // Ranks of a host may each have a NIC, of which one was measured, or share all: none is faster than it is
-        // known to be.
+        // Of several ports, one that is known to be slower than what was measured was not the one used: it keeps its
+        // rate.
         if (ports[node].size() > 1 && !link.assumed && link.gbps < gbps(beta)) continue;
         link.gbps = gbps(beta);
         link.assumed = false;

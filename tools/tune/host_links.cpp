@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/format.hpp"
 #include "capi/handles.hpp"
 #include "select/islands.hpp"
 #include "tools/run/hosts.hpp"
@@ -23,7 +25,7 @@ constexpr size_t kMinPings = 10, kMinMessages = 5;         // of a pair
 constexpr size_t kRepeats = 3;                             // of rounds
 constexpr size_t kMaxName = 256;
 
-/// One rank's part: of each pair, the first host's leads, and has the times.
+/// One rank's part. Of each pair, the first host's rank is the client, which takes the times; the other answers.
 class HostBench {
  public:
   explicit HostBench(Communicator& comm) : comm_(comm), out_(kLongest, 1), in_(kLongest) {
@@ -34,7 +36,8 @@ class HostBench {
   }
 
   select::MeasuredHosts run() {
-    const auto rounds = select::tournament(n_);
+    const std::vector<std::string> hosts = names();
+    const auto rounds = select::round_robin(n_);
     for (const auto& round : rounds) {
       if (n_ <= kMaxAlone) {
         for (const select::HostPair& pair : round) measure({pair}, alone_);
@@ -45,13 +48,13 @@ class HostBench {
     }
     share(alpha_), share(alone_);
     for (std::vector<double>& betas : together_) share(betas);
-    return conclusion(names(), rounds);
+    return conclusion(hosts, rounds);
   }
 
  private:
   size_t at(const select::HostPair& pair) const { return pair.first * n_ + pair.second; }
 
-  /// Only the leader of a pair has its figures.
+  /// Only the client of a pair has its figures.
   void share(std::vector<double>& figures) {
     std::vector<double> mine = figures;
     check(tuttiAllReduce(mine.data(), figures.data(), mine.size(), tuttiFloat64, tuttiMax, comm_.handle(), nullptr));
@@ -60,25 +63,25 @@ class HostBench {
   /// These pairs at the same time. Ranks of other hosts wait.
   void measure(const std::vector<select::HostPair>& pairs, std::vector<double>& betas) {
     check(tuttiBarrier(comm_.handle(), nullptr));
-    bool rests = true;
+    bool idle = true;
     for (const select::HostPair& pair : pairs) {
-      const int leader = first_[pair.first], other = first_[pair.second];
-      if (comm_.rank() == leader || comm_.rank() == other) rests = false;
-      if (comm_.rank() == leader) {
+      const int client = first_[pair.first], other = first_[pair.second];
+      if (comm_.rank() == client || comm_.rank() == other) idle = false;
+      if (comm_.rank() == client) {
         double& alpha = alpha_[at(pair)];
-        alpha = std::min(lead_pings(other), alpha > 0 ? alpha : std::numeric_limits<double>::infinity());
-        betas[at(pair)] = lead(other, pairs.size() > 1);
+        alpha = std::min(time_pings(other), alpha > 0 ? alpha : std::numeric_limits<double>::infinity());
+        betas[at(pair)] = time_exchanges(other, pairs.size() > 1);
       } else if (comm_.rank() == other) {
-        while (receive(leader) > 0) send(leader);
-        while (const size_t count = receive(leader)) exchange(leader, count);
+        while (receive(client) > 0) send(client);
+        while (const size_t count = receive(client)) exchange(client, count);
       }
     }
     // A rank that waits in a call may take a core from those that measure, where hosts are namespaces of one machine.
-    if (rests) std::this_thread::sleep_for(std::chrono::duration<double>(kPingSeconds + kSeconds));
+    if (idle) std::this_thread::sleep_for(std::chrono::duration<double>(kPingSeconds + kSeconds));
   }
 
   /// Seconds of an empty message: of the fastest one, for others may have waited for a core.
-  double lead_pings(int other) {
+  double time_pings(int other) {
     double best = std::numeric_limits<double>::infinity();
     const double end = now() + kPingSeconds;
     for (size_t i = 0; i < kMinPings || now() < end; ++i) {
@@ -93,18 +96,18 @@ class HostBench {
   /// Seconds per byte. Messages are twice as long each, until one is long enough. Of the next ones, the middle one
   /// counts where the pair is alone: a packet that TCP has lost may hold up a few. Pairs that share a link do so in
   /// turns, so there all messages together count.
-  double lead(int other, bool shares) {
-    const auto told = [&](size_t count) {
+  double time_exchanges(int other, bool shares) {
+    const auto timed = [&](size_t count) {
       send(other, count);
       const double start = now();
       exchange(other, count);
       return now() - start;
     };
     size_t count = kFirst;
-    while (told(count) < kMessageSeconds && count < kLongest) count *= 2;
+    while (timed(count) < kMessageSeconds && count < kLongest) count *= 2;
     std::vector<double> times;
     const double start = now(), end = start + kSeconds;
-    while (now() < end || times.size() < kMinMessages) times.push_back(told(count));
+    while (now() < end || times.size() < kMinMessages) times.push_back(timed(count));
     const double mean = (now() - start) / static_cast<double>(times.size());
     send(other, 0);
     std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
@@ -130,7 +133,10 @@ class HostBench {
     check(tuttiAllGather(mine.data(), all.data(), kMaxName, tuttiUint8, comm_.handle(), nullptr));
     std::vector<std::string> names;
     for (const Rank rank : first_) names.emplace_back(all.c_str() + kMaxName * static_cast<size_t>(rank));
-    return names;
+    const std::set<std::string> different(names.begin(), names.end());
+    if (different.size() == names.size()) return names;
+    throw_error(Code::InvalidUsage, "two of the hosts have the same name ({}): give each its own, links are kept by it",
+                fmt::join(names, ", "));
   }
 
   /// Of a round's repeats, the one in which most data went: others were disturbed.

@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostTask = size_t{16} << 20;  // bytes of its text
+constexpr size_t kMaxTask = size_t{16} << 20;  // bytes of its text
 
 /// So many calls, for time_of().
 template <class Call>
@@ -251,7 +251,7 @@ std::string to_text(const Task& task) {
 Task shared_task(Communicator& comm, const std::string& path) {
   std::string text;
   if (comm.rank() == 0) {
-    const auto found = read_file(path, kMostTask, true);
+    const auto found = read_file(path, kMaxTask, true);
     if (!found) {
       throw_error(Code::InvalidArgument,
                   "there is no file {} here: name the host first on which you start this command", path);

@@ -38,7 +38,7 @@ namespace tutti::tools {
 namespace {
 
 constexpr const char* kSpeaker = "tutti tune";
-constexpr size_t kMostText = size_t{16} << 20;
+constexpr size_t kMaxText = size_t{16} << 20;
 constexpr double kWithin = 2, kAny = 1e300;
 
 struct Options {
@@ -99,10 +99,10 @@ class Tuning {
     resume();
     std::vector<Cell> cells = options_.on_gpus() ? cells_on_gpus() : cells_in_host_memory();
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
-    const auto by_switch = std::stable_partition(
-        cells.begin(), cells.end(), [](const Cell& cell) { return cell.method != exec::methods::nvls.name; });
-    for (const std::vector<Cell>& job : jobs_of({cells.begin(), by_switch})) measure(job);
-    measure_by_switch({by_switch, cells.end()});
+    const auto nvls = std::stable_partition(cells.begin(), cells.end(),
+                                            [](const Cell& cell) { return cell.method != exec::methods::nvls.name; });
+    for (const std::vector<Cell>& job : jobs_of({cells.begin(), nvls})) measure(job);
+    measure_nvls({nvls, cells.end()});
     save();
     if (many_hosts_) share();
     unlink(partial_path_.c_str());
@@ -158,7 +158,7 @@ class Tuning {
   }
 
   void resume() {
-    const auto text = read_file(partial_path_, kMostText, true);
+    const auto text = read_file(partial_path_, kMaxText, true);
     known_ = read_partial(text.value_or(""), heading_);
     if (!text || !text->starts_with(heading_ + "\n")) write_private(partial_path_, heading_ + "\n");
     if (!known_.done.empty()) {
@@ -168,7 +168,7 @@ class Tuning {
     }
   }
 
-  void reread() { known_ = read_partial(read_file(partial_path_, kMostText, true).value_or(""), heading_); }
+  void reread() { known_ = read_partial(read_file(partial_path_, kMaxText, true).value_or(""), heading_); }
 
   void start(const Task& task, const std::vector<Placement>& ranks, int threads, const std::string& forced) {
     const std::string task_path = partial_path_ + ".task";
@@ -181,9 +181,9 @@ class Tuning {
         ranks, threads);
     job.launcher = options_.launcher;
     job.exported = options_.exported;
-    const int status = run_job(job);
+    status_ = run_job(job);
     unlink(task_path.c_str());
-    if (status != 0) {
+    if (status_ != 0) {
       throw_error(Code::SystemError, "the ranks have failed; what was measured is kept, and the same command goes on");
     }
     reread();
@@ -208,7 +208,7 @@ class Tuning {
     measure_links("hosts", ranks_, 1);
     unsetenv("TUTTI_TOPO_DUMP_FILE");
     if (!many_hosts_) return;
-    Results(partial_path_).add(line_of_graph(read_file(dump, kMostText, true).value_or("")));
+    Results(partial_path_).add(line_of_graph(read_file(dump, kMaxText, true).value_or("")));
     unlink(dump.c_str());
     reread();
   }
@@ -249,10 +249,13 @@ class Tuning {
   }
 
   /// Whether its memory can be made is known when it is tried.
-  void measure_by_switch(const std::vector<Cell>& cells) {
+  void measure_nvls(const std::vector<Cell>& cells) {
     try {
       for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
     } catch (const Error&) {
+      constexpr int kSignalled = 128;
+      if (status_ > kSignalled) throw;
+      reread();
       fmt::print(stderr, "{}: the ranks say why nvls cannot be measured; the profile has no times of it\n", kSpeaker);
     }
   }
@@ -290,7 +293,7 @@ class Tuning {
 
   /// Communicators want the same profile on all ranks: other hosts get this one, in place of theirs.
   void share() {
-    const auto text = read_file(path_, kMostText, true);
+    const auto text = read_file(path_, kMaxText, true);
     if (!text) throw_error(Code::SystemError, "{} has gone, which the other hosts are to keep", path_);
     start({.links = "",
            .cells = {},
@@ -310,6 +313,7 @@ class Tuning {
   std::string profile_of_ranks_ = "off";  // TUTTI_PROFILE
   double began_, done_ = 0, all_ = 0;
   Partial known_;
+  int status_ = 0;  // of the last job
   Fd folder_;
 };
 

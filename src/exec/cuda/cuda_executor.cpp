@@ -314,9 +314,9 @@ std::string CudaExecutor::driver_version() const {
   return fmt::format("{}{}CUDA {}.{}", module, module.empty() ? "" : ", ", version / 1000, version % 1000 / 10);
 }
 
-std::string CudaExecutor::why_no_switch() const { return tutti::cuda::why_no_multicast(device_); }
+std::string CudaExecutor::why_no_nvls() const { return tutti::cuda::why_no_multicast(device_); }
 
-void CudaExecutor::join_switch(Deadline deadline) {
+void CudaExecutor::join_nvls(Deadline deadline) {
   multimem_ = std::make_unique<Multimem>(context_, device_, pool_);
   multimem_->join(deadline);
 }

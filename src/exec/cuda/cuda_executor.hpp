@@ -75,12 +75,12 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   uint32_t resident_blocks() const override { return resident_; }
   void share_device(uint32_t ranks) override;
   uint64_t copied_round() const override { return copies_ != nullptr ? Copies::slot_bytes() : 0; }
-  std::string why_no_switch() const override;
-  void join_switch(Deadline deadline) override;
-  void bind_switch() override { multimem_->bind(); }
-  void drop_switch() override { multimem_.reset(); }
-  bool has_switch() const override { return multimem_ != nullptr; }
-  uint64_t switched_window() const override { return Multimem::slot_bytes(); }
+  std::string why_no_nvls() const override;
+  void join_nvls(Deadline deadline) override;
+  void bind_nvls() override { multimem_->bind(); }
+  void drop_nvls() override { multimem_.reset(); }
+  bool has_nvls() const override { return multimem_ != nullptr; }
+  uint64_t nvls_window() const override { return Multimem::slot_bytes(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;
   void check_stream(void* stream) override;

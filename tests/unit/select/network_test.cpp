@@ -61,7 +61,7 @@ MeasuredHosts measured(const std::vector<double>& links, const std::vector<size_
   };
   std::vector<std::vector<double>> betas;
   std::vector<MeasuredPair> pairs;
-  for (const auto& round : tournament(links.size())) {
+  for (const auto& round : round_robin(links.size())) {
     betas.emplace_back();
     const auto crosses = [&](const HostPair& pair) { return islands[pair.first] != islands[pair.second]; };
     const auto crossing = static_cast<double>(std::count_if(round.begin(), round.end(), crosses));
@@ -96,10 +96,10 @@ std::vector<Rank> order_of(const topo::Graph& graph) {
   return {order.ranks().begin(), order.ranks().end()};
 }
 
-TEST(Tournament, HasEachPairOnceAndNoHostTwiceInARound) {
+TEST(RoundRobin, HasEachPairOnceAndNoHostTwiceInARound) {
   for (size_t n = 2; n <= 9; ++n) {
     std::set<HostPair> all;
-    const auto rounds = tournament(n);
+    const auto rounds = round_robin(n);
     EXPECT_EQ(rounds.size(), n - 1 + n % 2);
     for (const auto& round : rounds) {
       std::set<size_t> busy;
@@ -147,7 +147,7 @@ TEST(Wiring, FindsALinkThatIsOnlyTooSlowForSeveral) {
 
 /// TCP shares a link out unevenly.
 TEST(Wiring, DoesNotDependOnAPairsShare) {
-  const auto rounds = tournament(4);
+  const auto rounds = round_robin(4);
   const std::vector<size_t> islands{0, 1, 0, 1};
   std::vector<std::vector<double>> betas;
   for (const auto& round : rounds) {
@@ -167,7 +167,7 @@ TEST(Wiring, DoesNotDependOnAPairsShare) {
 /// On a busy machine some pairs are disturbed in some rounds. What pairs reach together in the best round counts.
 TEST(Wiring, OfDisturbedHostsHasNoIslands) {
   for (const double disturbed : {0.2, 0.4, 0.6}) {
-    const auto rounds = tournament(4);
+    const auto rounds = round_robin(4);
     std::vector<std::vector<double>> betas;
     for (size_t round = 0; round < rounds.size(); ++round) {
       betas.emplace_back(rounds[round].size(), 1 / (round == 0 ? disturbed * kFast : kFast));
@@ -292,6 +292,22 @@ TEST(MeasuredHosts, NewerFiguresReplaceThoseOfTheSameHosts) {
   newer.transport = "verbs";
   hosts.update(newer);
   EXPECT_EQ(hosts.pairs.size(), 1u) << "of another transport";
+}
+
+/// The ranks of two hosts share what joins them, whatever it is.
+TEST(Network, FlowsOfTheSameTwoHostsAddUp) {
+  MeasuredHosts hosts = kEven;
+  for (MeasuredPair& pair : hosts.pairs) {
+    if (pair.a == "host0" && pair.b == "host1") pair.beta = 1 / kSlow;
+  }
+  const plan::Algorithm& pairwise = *plan::find_algorithm(Collective::AllToAll, "pairwise");
+  for (const uint32_t each : {1U, 2U}) {
+    const MachineInputs machine = inputs_of(with(hosts, each), 0);
+    ASSERT_NE(machine.inputs.view, nullptr);
+    const plan::Shape shape{Collective::AllToAll, static_cast<Rank>(4 * each)};
+    const double busiest = machine.inputs.view->traffic(pairwise, shape, machine.inputs.order).busiest;
+    EXPECT_NEAR(busiest, each * each / kSlow, 1e-9) << each << " ranks a host";
+  }
 }
 
 TEST(Network, OfAnotherTransportIsNotUsed) {

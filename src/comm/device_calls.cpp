@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -125,34 +124,6 @@ uint64_t count_devices(const std::vector<RankReport>& reports) {
   return devices.size();
 }
 
-/// This machine's profile, if it has times of these GPUs. Equal on all ranks. Throws Error(InvalidArgument) if
-/// TUTTI_PROFILE names one of other GPUs; one of the cache folder is only not used.
-std::shared_ptr<const select::Profile> profile_for(const select::MeasuredGpus& gpus) {
-  auto profile = select::local_profile();
-  if (profile == nullptr || !profile->gpus) return nullptr;
-  static std::once_flag* const kOnce = new std::once_flag;
-  const std::string why = select::why_of_other_gpus(*profile, gpus);
-  if (why.empty()) {
-    if (profile->gpus->driver == gpus.driver) return profile;
-    std::call_once(*kOnce, [&] {
-      log_warn(
-          "the profile's times of GPUs were measured with driver {}, and this is {}: `tutti tune --device cuda` "
-          "measures again",
-          profile->gpus->driver, gpus.driver);
-    });
-    return profile;
-  }
-  if (!env().profile.empty()) {
-    throw_error(Code::InvalidArgument,
-                "TUTTI_PROFILE: {} {}: `tutti tune --device cuda` measures here, TUTTI_PROFILE=off uses none",
-                env().profile, why);
-  }
-  std::call_once(*kOnce, [&] {
-    log_warn("the profile's times of GPUs are not used: it {}; `tutti tune --device cuda` measures here", why);
-  });
-  return nullptr;
-}
-
 }  // namespace
 
 DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
@@ -185,7 +156,7 @@ bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
 
 void DeviceCalls::take_reports(const std::vector<RankReport>& reports) {
   gpus_ = gpus_of(reports);
-  profile_ = profile_for(gpus_);
+  profile_ = select::profile_for(gpus_);
 }
 
 bool DeviceCalls::has_times_of_nvls() const {

@@ -39,7 +39,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       in_place_(in_place),
       fastest_far_(static_cast<size_t>(ranks_), std::numeric_limits<double>::infinity()) {
   const topo::Graph& graph = pairs.graph();
-  std::map<std::pair<uint32_t, bool>, uint32_t> numbers;  // by link and direction
+  LinkNumbers numbers;
   for (Rank rank = 0; rank < ranks_; ++rank) hosts_.push_back(pairs.host(rank));
   std::vector<Rank> all(static_cast<size_t>(ranks_));
   std::iota(all.begin(), all.end(), 0);
@@ -60,17 +60,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
           fastest = std::min(fastest, pair.beta);
         }
       }
-      topo::NodeId at = pairs.places().nodes[static_cast<size_t>(from)];
-      for (const uint32_t i : cost.path.links) {
-        const topo::Link& link = graph.links[i];
-        const bool onward = link.a == at;
-        at = onward ? link.b : link.a;
-        if (link.assumed && is_job(graph)) continue;  // what is not known is not held against the figures
-        const auto [number, is_new] = numbers.emplace(std::pair(i, onward), static_cast<uint32_t>(links_.size()));
-        if (is_new) links_.push_back({1 / (link.gbps * 1e9), link_name(graph, link)});
-        if (joins_islands(graph, link)) uniform_ = false;
-        pair.shared.push_back(number->second);
-      }
+      if (from != to) take_links(graph, pairs.places().nodes[static_cast<size_t>(from)], cost.path, numbers, pair);
       pairs_.push_back(std::move(pair));
     }
   }
@@ -81,6 +71,21 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       const Pair &one = pair(0, 1), &other = pair(from, to);
       uniform_ = uniform_ && one.near == other.near && !differ(one.alpha, other.alpha) && !differ(one.beta, other.beta);
     }
+  }
+}
+
+/// Notes the links on a pair's way, in their direction. `at`: where it begins.
+void MachineView::take_links(const topo::Graph& graph, topo::NodeId at, const topo::Path& path, LinkNumbers& numbers,
+                             Pair& pair) {
+  for (const uint32_t i : path.links) {
+    const topo::Link& link = graph.links[i];
+    const bool onward = link.a == at;
+    at = onward ? link.b : link.a;
+    if (link.assumed && is_job(graph)) continue;  // what is not known is not held against the figures
+    const auto [number, is_new] = numbers.emplace(std::pair(i, onward), static_cast<uint32_t>(links_.size()));
+    if (is_new) links_.push_back({1 / (link.gbps * 1e9), link_name(graph, link)});
+    if (joins_islands(graph, link)) uniform_ = false;
+    pair.shared.push_back(number->second);
   }
 }
 

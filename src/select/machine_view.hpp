@@ -3,8 +3,10 @@
 // many ranks, all plans would take too long to make.)
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/method.hpp"
@@ -47,6 +49,8 @@ class MachineView {
     std::string name;
   };
   const Pair& pair(Rank a, Rank b) const { return pairs_[static_cast<size_t>(a * ranks_ + b)]; }
+  using LinkNumbers = std::map<std::pair<uint32_t, bool>, uint32_t>;  // by link and direction
+  void take_links(const topo::Graph& graph, topo::NodeId at, const topo::Path& path, LinkNumbers& numbers, Pair& pair);
   void busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
   void busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
   void busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;

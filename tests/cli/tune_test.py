@@ -155,6 +155,18 @@ class Profile(unittest.TestCase):
         page = json.loads(tutti("explain", "all_reduce", "--bytes", "8", "-n", "2", "--json", env=env).stdout)
         self.assertIn("measured", page["candidates"][0])
 
+    def test_one_of_links_alone_leaves_the_rest_to_the_calibration(self):
+        page = json.loads(profile({}))
+        page["links"] = {"threads": {"alpha": 3e-7, "beta": 1e-10}}
+        env = {"TUTTI_PROFILE": self.write("links.json", json.dumps(page)), "XDG_CACHE_HOME": self.folder.name}
+        self.assertNotIn("the profile of", tutti("info", env=env).stdout)
+        self.assertIn("the profile of", tutti("info", env=env | {"TUTTI_PROFILE": self.write(
+            "times.json", profile({"ring": [[8, 1e-6]]}))}).stdout)
+        done = tutti("perf", "all_reduce", "-t", "2", "-e", "8", "-n", "1", env=env | {"TUTTI_EXPLAIN": "1"})
+        self.assertRegex(done.stderr, r"inside a host: 0\.3 us and 10 GB/s .*measured by `tutti tune`")
+        done = tutti("perf", "all_reduce", "--np", "2", "-e", "8", "-n", "1", env=env | {"TUTTI_EXPLAIN": "1"})
+        self.assertNotIn("measured by `tutti tune`", done.stderr, "of processes it has nothing")
+
     def test_a_place_that_takes_no_profile_is_refused_at_once(self):
         done = tutti("tune", "-e", "8", "-o", self.folder.name)
         self.assertEqual(done.returncode, 2, done.stdout)

@@ -2,12 +2,12 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/log.hpp"
 #include "base/spelling.hpp"
 #include "select/calibration.hpp"
 #include "select/explain.hpp"
@@ -40,21 +40,12 @@ struct Options {
   std::string file;
 };
 
-/// As in a job: a profile of other GPUs is an error where TUTTI_PROFILE names it, and is else not used.
-std::shared_ptr<const select::Profile> profile_of(const topo::Graph& graph, const std::vector<topo::NodeId>& gpus) {
-  auto profile = select::local_profile();
-  if (profile == nullptr) return nullptr;
-  select::MeasuredGpus here;
+select::MeasuredGpus measured_gpus(const topo::Graph& graph, const std::vector<topo::NodeId>& gpus) {
+  std::set<std::string> models;
   for (const topo::NodeId gpu : gpus) {
-    if (graph.nodes[gpu].sm > 0) here.models.push_back(graph.nodes[gpu].model);  // as the driver names it
+    if (graph.nodes[gpu].sm > 0) models.insert(graph.nodes[gpu].model);  // as the driver names it
   }
-  const std::string why = select::why_of_other_gpus(*profile, here);
-  if (why.empty()) return profile;
-  const std::string text =
-      fmt::format("the profile {}: `tutti tune --device cuda` measures here, TUTTI_PROFILE=off uses none", why);
-  if (!env().profile.empty()) throw_error(Code::InvalidArgument, "{}", text);
-  log_warn("{}", text);
-  return nullptr;
+  return {.models = {models.begin(), models.end()}, .driver = ""};
 }
 
 /// This machine's GPUs, with ranks on them in order, each a process, as `tutti perf --device cuda` places them.
@@ -68,7 +59,7 @@ select::MachineInputs machine_of_gpus(const Options& options) {
   const size_t ranks = options.ranks > 0 ? static_cast<size_t>(options.ranks) : std::max<size_t>(2, gpus.size());
   graph.ranks.clear();
   for (size_t rank = 0; rank < ranks; ++rank) graph.ranks.push_back(gpus[rank % gpus.size()]);
-  const auto profile = profile_of(graph, gpus);
+  const auto profile = select::profile_for(measured_gpus(graph, gpus));
   graph.figures = select::figures_of_gpus(profile.get());
   select::MachineInputs made = select::inputs_of(graph, 0);
   made.inputs.profile = profile;

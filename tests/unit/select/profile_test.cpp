@@ -1,4 +1,5 @@
 #include "select/profile.hpp"
+#include "select/measured_on.hpp"
 
 #include <gtest/gtest.h>
 
@@ -182,6 +183,21 @@ TEST(Profile, SituationsAreTold) {
   EXPECT_EQ(situation_of(plan::Grouping(std::vector<Rank>{0, 0}), "shm", false), "2 ranks, shm");
   EXPECT_EQ(situation_of(plan::Grouping(std::vector<Rank>{0, 0, 1, 1}), "shm+tcp", true),
             "4 ranks in groups of 2, shm+tcp, sharing cores");
+}
+
+TEST(Profile, MachinesDifferByModelAndByEachCountThatIsKnown) {
+  const MeasuredMachine one{.model = "A", .packages = 2, .cores = 64, .numa = 4, .key = 1};
+  const auto with = [&](const auto& change) {
+    MeasuredMachine other = one;
+    change(other);
+    return is_same(one, other) && is_same(other, one);
+  };
+  EXPECT_TRUE(with([](auto& m) { m.key = 2; })) << "a device more";
+  EXPECT_TRUE(with([](auto& m) { m.model = "", m.packages = 0; })) << "hidden by a container";
+  EXPECT_FALSE(with([](auto& m) { m.model = "B"; }));
+  EXPECT_FALSE(with([](auto& m) { m.packages = 1; }));
+  EXPECT_FALSE(with([](auto& m) { m.cores = 32; }));
+  EXPECT_FALSE(with([](auto& m) { m.numa = 2; }));
 }
 
 }  // namespace

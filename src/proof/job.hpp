@@ -1,5 +1,5 @@
 // A job: what every thread of every rank does in some calls, as plain data. It is what a method makes of plans, in the
-// terms of memory: threads wait for words, move elements, and set words. proof/run.hpp runs it on symbols.
+// terms of memory: threads wait for words, move elements, and set words. proof/run.hpp executes it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Runs a job on symbols: proves its result for every order in which its threads may run.
+// Executes a job symbolically: proves its result for every order in which its threads may run.
 //
 // A job's threads only wait for words that others set, so what can run in one order can run in every order; unordered
 // accesses are found by vector clocks, whatever order this run has (as plan/verify/races.hpp does for plans).

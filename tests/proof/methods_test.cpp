@@ -1,5 +1,5 @@
-// What runs is what was proven: for each method and algorithm, the lowered programs of all ranks are executed on
-// symbols.
+// What runs is what was proven: for each method and algorithm, the lowered programs of all ranks are executed
+// symbolically.
 #include <gtest/gtest.h>
 
 #include "proof/cases.hpp"

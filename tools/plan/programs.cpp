@@ -13,10 +13,11 @@ constexpr Rank kMaxRanks = 16;  // more would take minutes
 
 bool prove_programs(std::span<const plan::RankPlan> plans) {
   if (plans.size() > static_cast<size_t>(kMaxRanks)) {
-    fmt::print("\nWhat methods make of it is run on symbols for up to {} ranks: give fewer for that.\n", kMaxRanks);
+    fmt::print("\nThe programs that methods make of it are proven for up to {} ranks: give fewer for that.\n",
+               kMaxRanks);
     return true;
   }
-  fmt::print("\nWhat methods make of it, run on symbols for each kind of delivery\n\n");
+  fmt::print("\nThe programs that methods make of it, executed symbolically for each kind of delivery\n\n");
   bool all = true;
   for (const proof::MethodProof& proof : proof::prove_methods(plans)) {
     if (proof.verdict.too_large)

@@ -188,7 +188,16 @@ void measure_network(Communicator& comm, const Task& task) {
   }
   Results results(task.results);
   results.add(line_of(kind, slowest));
-  results.add(line_of(hosts));
+  const auto same =
+      std::find_if(hosts.pairs.begin(), hosts.pairs.end(), [](const auto& pair) { return pair.a == pair.b; });
+  if (same == hosts.pairs.end()) {
+    results.add(line_of(hosts));
+  } else {
+    fmt::print(stderr,
+               "tutti tune: two of the hosts have the same name, {}: the profile keeps the slowest link for all; links "
+               "of single hosts are kept by name, so give each host its own\n",
+               same->a);
+  }
   results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
 }
 

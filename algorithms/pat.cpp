@@ -28,10 +28,10 @@
 namespace tutti::algorithms {
 namespace {
 
-constexpr Rank kMostRuns = 16;
+constexpr Rank kMaxRuns = 16;
 
 /// log2 R.
-Rank log2_run(Rank n) { return std::max<Rank>(1, log2_ceil(n) - log2_ceil(kMostRuns)); }
+Rank log2_run(Rank n) { return std::max<Rank>(1, log2_ceil(n) - log2_ceil(kMaxRuns)); }
 
 class Trees {
  public:

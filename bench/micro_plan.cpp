@@ -1,8 +1,8 @@
 // The cost of one rank's plan, and of the proof of all ranks' plans, by the number of ranks.
 //
 // Generate, Lower and Run are about rank 0 alone: its plan; the program for a call whose messages hold 4 bytes each;
-// that call, run by the executor over links whose other ends are run by the same thread. Up to eight messages per link
-// are published beforehand; if a peer sends or receives more in the call (a ring's neighbours), its part of each
+// that call, run by the host backend over links whose other ends are run by the same thread. Up to eight messages per
+// link are published beforehand; if a peer sends or receives more in the call (a ring's neighbours), its part of each
 // message is in the measured time. Steps are counted as in the plan, before fusing. Verify is about all ranks. `heap`
 // is the peak of allocated memory; for Run, of the program and its state between calls. Lower/send is the program of a
 // send, by its bytes: 1 MiB to 1 EiB.
@@ -20,7 +20,7 @@
 #include <stdexcept>
 
 #include "exec/compile/direct.hpp"
-#include "exec/host/host_executor.hpp"
+#include "exec/host/host_backend.hpp"
 #include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/verify.hpp"
@@ -213,16 +213,16 @@ void run(benchmark::State& state, Collective collective, const char* name) {
   const std::atomic<uint32_t> failed{0};
   Complaints complaints;
   const exec::Backoff backoff;
-  exec::HostExecutor executor({.rank = kMe,
-                               .ranks = static_cast<Rank>(state.range(0)),
-                               .links = &links,
-                               .arena = &arena,
-                               .engines = {&peers},
-                               .failed = &failed,
-                               .observer = &complaints,
-                               .backoff = &backoff});
+  exec::HostBackend backend({.rank = kMe,
+                             .ranks = static_cast<Rank>(state.range(0)),
+                             .links = &links,
+                             .arena = &arena,
+                             .engines = {&peers},
+                             .failed = &failed,
+                             .observer = &complaints,
+                             .backoff = &backoff});
   const exec::Reduction sum{.type = DType::F32, .op = Op::Sum};
-  const auto load = [&] { return executor.compile(plan, geometry_of(plan), &sum); };
+  const auto load = [&] { return backend.compile(plan, geometry_of(plan), &sum); };
   const std::unique_ptr<exec::Execution> execution = load();
   peers.expect(execution->program().last);
   const auto bytes_of = [&](plan::Buffer b) {
@@ -231,15 +231,15 @@ void run(benchmark::State& state, Collective collective, const char* name) {
   std::vector<unsigned char> in(bytes_of(plan::Buffer::Input)), out(bytes_of(plan::Buffer::Output));
   uint64_t tag = 0;
   const auto call = [&] {
-    executor.launch(*execution, {.in = in.data(), .out = out.data(), .tag = tag});
-    exec::Executor* const all[] = {&executor};
-    exec::drain_one(all, backoff);
-    return executor.status().ok();
+    backend.enqueue(*execution, {.in = in.data(), .out = out.data(), .tag = tag});
+    exec::Pending* const all[] = {&backend};
+    exec::wait_for_one(all, backoff);
+    return backend.status().ok();
   };
   for (auto _ : state) {
     peers.begin(++tag);
     const auto start = std::chrono::steady_clock::now();
-    if (!call()) return state.SkipWithError(executor.status().text.c_str());
+    if (!call()) return state.SkipWithError(backend.status().text.c_str());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     peers.finish();
   }

@@ -20,7 +20,7 @@ namespace {
 using namespace tutti;         // NOLINT: a program
 using namespace tutti::train;  // NOLINT
 
-constexpr double kMostApart = 0.05;  // bubbles
+constexpr double kMaxApart = 0.05;  // bubbles
 
 struct Row {
   std::vector<double> bubbles, formulas;  // [step]
@@ -88,7 +88,7 @@ int main(int argc, char** argv) try {
                100 * *std::max_element(row.bubbles.begin(), row.bubbles.end()), row.peak);
     std::fflush(stdout);
     const double apart = median(row.bubbles) - median(row.formulas);
-    if (std::abs(apart) <= kMostApart) continue;
+    if (std::abs(apart) <= kMaxApart) continue;
     fmt::print(stderr, "train_pipeline: {} with p = {}, m = {} is {:.1f} points from its formula\n", name_of(kind),
                shape.ranks, shape.micro_batches, 100 * apart);
     all_near = false;

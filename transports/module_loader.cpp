@@ -19,14 +19,13 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "topo/constants.hpp"
 #include "transports/module.hpp"
 
 namespace tutti::transports {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kKnown[] = {"verbs", "ucx", "cuda"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -50,51 +49,69 @@ void add_folder(std::vector<std::string>& folders, const fs::path& path) {
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
 }
 
+double constant(const char* name, double otherwise) {
+  for (const ConstantInfo& one : constant_table()) {
+    if (std::strcmp(one.name, name) == 0) return one.value;
+  }
+  return otherwise;
+}
+
 const ModuleServices& services() {
-  static constexpr ModuleServices kServices{.constants = machine_constants,
-                                            .env = env,
-                                            .log_enabled = log_enabled,
-                                            .log = [](LogLevel level, const char* line) noexcept {
-                                              detail::write_log(level, "{}", fmt::make_format_args(line));
-                                            }};
+  static constexpr ModuleServices kServices{
+      .bytes = sizeof(ModuleServices),
+      .revision = kModuleRevision,
+      .variable = given_variable,
+      .readings = env_readings,
+      .constant = constant,
+      .log_enabled = [](int level) noexcept { return log_enabled(static_cast<LogLevel>(level)); },
+      .log =
+          [](int level, const char* line) noexcept {
+            detail::write_log(static_cast<LogLevel>(level), "{}", fmt::make_format_args(line));
+          }};
   return kServices;
 }
 
-/// Why this module does not fit this library; "" if it does. Looks at a field only when those before it are right.
+/// Why this module does not fit this library; "" if it does. Looks at a field only when those before it are right. It
+/// may be of an older or a newer version: then it knows fewer or more fields at the end.
 std::string misfit(const Module* module, const std::string& name) {
-  if (module == nullptr || module->bytes < offsetof(Module, link_format) || module->version == nullptr) {
+  if (module == nullptr || module->bytes < offsetof(Module, abi) + sizeof module->abi || module->version == nullptr) {
     return fmt::format("its {} returns no module", kModuleSymbol);
   }
-  if (std::strcmp(module->version, version()) != 0) {
-    return fmt::format("it is of Tutti {}, and this is Tutti {}; install the one of this version", module->version,
-                       version());
+  const std::string rebuild = fmt::format("it is of Tutti {}, and this is Tutti {}; build it again with this library",
+                                          module->version, version());
+  if (module->abi != kModuleAbi) {
+    return fmt::format("its module interface is number {}, and this library's {}: {}", module->abi, kModuleAbi,
+                       rebuild);
   }
-  constexpr const char* kRebuild = "build it again with this library";
-  if (module->bytes != sizeof(Module)) {
-    return fmt::format("it describes itself in {} bytes, and this library in {}; {}", module->bytes, sizeof(Module),
-                       kRebuild);
+  if (module->bytes < kModuleBytes) {
+    return fmt::format("it describes itself in {} bytes, and the first modules of interface {} in {}", module->bytes,
+                       kModuleAbi, kModuleBytes);
+  }
+  if (module->needs > kModuleRevision) {
+    return fmt::format(
+        "it needs revision {} of the module interface, and this library has {}: it is of Tutti {}, and "
+        "this is Tutti {}; use a newer library",
+        module->needs, kModuleRevision, module->version, version());
   }
   if (module->link_format != link::kLinkFormat) {
-    return fmt::format("its links have format {}, and this library's {}; {}", module->link_format, link::kLinkFormat,
-                       kRebuild);
-  }
-  if (module->abi != kTransportAbi) {
-    return fmt::format("its transport interface is number {}, and this library's {}; {}", module->abi, kTransportAbi,
-                       kRebuild);
+    return fmt::format("its links have format {}, and this library's {}: {}", module->link_format, link::kLinkFormat,
+                       rebuild);
   }
   if (module->layout != kTransportLayout) {
-    return fmt::format("it was compiled with other headers or another standard library; {}", kRebuild);
+    return fmt::format("it was compiled with other headers or another standard library: {}", rebuild);
   }
-  if (module->entry.name == nullptr) return "it registers no transport";
-  if (module->entry.name != name) return fmt::format("its transport is called {}", module->entry.name);
+  if (module->name == nullptr || (module->transport == nullptr && module->backend == nullptr)) {
+    return "it registers neither a transport nor a backend";
+  }
+  if (module->name != name) return fmt::format("what it registers is called {}", module->name);
   return "";
 }
 
-/// "" if the transport works on this machine; else what it says.
+/// "" if its transport works on this machine; else what it says.
 std::string objection(const Module& module) {
   module.use(services());
   try {
-    return module.entry.why_not == nullptr ? "" : module.entry.why_not();
+    return module.transport == nullptr || module.transport->why_not == nullptr ? "" : module.transport->why_not();
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -124,13 +141,13 @@ ModuleLoad open_module(const std::string& path, const std::string& name) {
   if (why_not.empty()) why_not = objection(*module);
   if (!why_not.empty()) return {.why_not = fmt::format("{}: {}", path, why_not)};
   (void)handle.release();  // for as long as the process lives
-  return {.entry = module->entry};
+  return {.module = module};
 }
 
 }  // namespace
 
 ModuleSearch module_search(const Env& environment, const std::string& own, bool privileged) {
-  ModuleSearch search{.names = {std::begin(kKnown), std::end(kKnown)}};
+  ModuleSearch search{.names = split(TUTTI_KNOWN_MODULES, ',')};
   if (!privileged) {
     search.listed = split(environment.modules, ',');
     for (const std::string& name : search.listed) {

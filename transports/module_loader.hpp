@@ -27,9 +27,11 @@ std::string own_folder(bool privileged);
 /// Does this process have rights that its caller lacks (set-uid, file capabilities)?
 bool is_privileged();
 
-/// A transport, or why there is none.
+struct Module;  // transports/module.hpp
+
+/// A module, or why there is none.
 struct ModuleLoad {
-  std::optional<TransportEntry> entry;
+  const Module* module = nullptr;
   std::string why_not;
 };
 

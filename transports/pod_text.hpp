@@ -27,8 +27,8 @@ bool unpack(const std::string& bytes, T& value) {
 
 /// The reply of a peer that is no structure but a text, as it may be shown to people.
 inline std::string printable_reply(std::string_view text) {
-  constexpr size_t kMost = 300;
-  return printable(text.substr(0, kMost));
+  constexpr size_t kMax = 300;
+  return printable(text.substr(0, kMax));
 }
 
 }  // namespace tutti::transports

@@ -1,8 +1,11 @@
 #include "transports/transport.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
+#include "transports/module.hpp"
 #include "transports/module_loader.hpp"
 
 namespace tutti::transports {
@@ -25,9 +28,22 @@ bool is_registered(const std::string& name) {
                      [&](const TransportEntry& entry) { return entry.name == name; });
 }
 
-/// Adds the modules to the registry; returns those that cannot be used.
-std::vector<UnusableModule> load_modules() {
+/// What this library knows of an entry that a module of another version has made.
+TransportEntry known_part(const TransportEntry& entry) {
+  TransportEntry known{};
+  std::memcpy(static_cast<void*>(&known), &entry, std::min<size_t>(entry.bytes, sizeof known));
+  known.bytes = sizeof known;
+  return known;
+}
+
+struct Modules {
+  std::vector<LoadedModule> loaded;
   std::vector<UnusableModule> unusable;
+};
+
+/// Adds the modules' transports to the registry.
+Modules load_modules() {
+  Modules modules;
   const ModuleSearch search = module_search(env(), own_folder(is_privileged()), is_privileged());
   for (const std::string& name : search.names) {
     const bool listed = std::find(search.listed.begin(), search.listed.end(), name) != search.listed.end();
@@ -36,27 +52,45 @@ std::vector<UnusableModule> load_modules() {
       continue;
     }
     const ModuleLoad loaded = load_module(name, search);
-    if (loaded.entry) {
-      add(*loaded.entry);
+    if (loaded.module != nullptr) {
+      if (loaded.module->transport != nullptr) add(known_part(*loaded.module->transport));
+      modules.loaded.push_back({name, loaded.module->backend});
       continue;
     }
-    if (listed) log_warn("TUTTI_MODULES: transport {} cannot be used: {}", name, loaded.why_not);
-    unusable.push_back({name, loaded.why_not});
+    if (listed) log_warn("TUTTI_MODULES: module {} cannot be used: {}", name, loaded.why_not);
+    modules.unusable.push_back({name, loaded.why_not});
   }
-  return unusable;
+  return modules;
+}
+
+const Modules& modules() {
+  static const auto* const kModules = new Modules(load_modules());  // of the first call
+  return *kModules;
 }
 
 }  // namespace
 
 TransportRegistration::TransportRegistration(const TransportEntry& entry) { add(entry); }
 
-const std::vector<UnusableModule>& unusable_modules() {
-  static const auto* const kUnusable = new std::vector<UnusableModule>(load_modules());  // of the first call
-  return *kUnusable;
+namespace {
+WrapRegistration::Wrap& wrap_in_use() {
+  static WrapRegistration::Wrap wrap = nullptr;
+  return wrap;
+}
+}  // namespace
+
+WrapRegistration::WrapRegistration(Wrap wrap) { wrap_in_use() = wrap; }
+
+std::unique_ptr<Transport> make(const TransportEntry& entry, const Context& context) {
+  std::unique_ptr<Transport> made = entry.make(context);
+  return wrap_in_use() == nullptr ? std::move(made) : wrap_in_use()(std::move(made), context);
 }
 
+const std::vector<LoadedModule>& loaded_modules() { return modules().loaded; }
+const std::vector<UnusableModule>& unusable_modules() { return modules().unusable; }
+
 const std::vector<TransportEntry>& transports() {
-  unusable_modules();
+  modules();
   return registry();
 }
 

@@ -16,10 +16,6 @@
 #include "link/traits.hpp"
 #include "transports/wireup.hpp"
 
-namespace tutti::exec {
-class DeviceModule;  // exec/device_module.hpp
-}
-
 namespace tutti::transports {
 
 /// Whether a peer can be reached, at what cost, or exactly why not.
@@ -50,9 +46,8 @@ struct Capabilities {
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
-  std::shared_ptr<const Fd>
-      arena_file;             ///< of the Segment (transports/shm) that the arena fills; null: no peer maps it
-  uint64_t arena_offset = 0;  ///< of the arena in it
+  std::shared_ptr<const Fd> arena_file;  ///< of the link::Segment that the arena fills; null: no peer maps it
+  uint64_t arena_offset = 0;             ///< of the arena in it
   /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
   const uint64_t* calls = nullptr;
   bool direct_access = true;  ///< ranks may read and write each other's memory, where they can
@@ -130,15 +125,15 @@ class Transport {
   }
 };
 
+/// New fields come at the end.
 struct TransportEntry {
+  uint64_t bytes = sizeof(TransportEntry);  ///< as its maker knows it
   const char* name;
   const char* summary;
   int preference;  ///< of the transports that reach a peer, the smallest wins
   std::unique_ptr<Transport> (*make)(const Context& context);
   /// What this machine lacks for it, "" if nothing. Null: it needs nothing. Asked when a module is loaded.
   std::string (*why_not)() = nullptr;
-  /// Not null: its links are between devices, and this runs programs there. It serves no call in host memory.
-  exec::DeviceModule* device = nullptr;
   /// Its devices, or why it has none, for people: "usable: …" or "not usable: …". Null: it is usable.
   std::string (*state)() = nullptr;
 };
@@ -152,6 +147,23 @@ class TransportRegistration {
 /// The transports that can be used, most preferred first: those of the library and, loaded at the first call, its
 /// modules (transports/module_loader.hpp).
 const std::vector<TransportEntry>& transports();
+
+/// Makes one, with what is registered to wrap it. Throws what making it throws.
+std::unique_ptr<Transport> make(const TransportEntry& entry, const Context& context);
+
+/// Registers what wraps each transport that make() makes, once in the library (transports/fault).
+class WrapRegistration {
+ public:
+  using Wrap = std::unique_ptr<Transport> (*)(std::unique_ptr<Transport> inner, const Context& context);
+  explicit WrapRegistration(Wrap wrap);
+};
+
+/// A module that was loaded.
+struct LoadedModule {
+  std::string name;
+  const void* backend = nullptr;  ///< the exec::BackendEntry that it registers; null: none
+};
+const std::vector<LoadedModule>& loaded_modules();
 
 /// A module that cannot be used.
 struct UnusableModule {

@@ -6,9 +6,35 @@
 
 namespace tutti {
 
+/// The element types, in the order of `tuttiDataType_t`. docs/howto/type.md says how to add one. X(name in code, in
+/// texts, bytes, kind, name in C after "tutti", arithmetic in kernels, NCCL's type (ncclNumTypes: none), PyTorch's,
+/// other names).
+#define TUTTI_TYPES(X)                                                                                              \
+  X(I8, i8, 1, Signed, Int8, Plain<int8_t>, ncclInt8, Char, "int8 int8t char signedchar")                           \
+  X(U8, u8, 1, Unsigned, Uint8, Plain<uint8_t>, ncclUint8, Byte, "uint8 uint8t byte unsignedchar")                  \
+  X(I32, i32, 4, Signed, Int32, Plain<int32_t>, ncclInt32, Int, "int32 int32t int")                                 \
+  X(U32, u32, 4, Unsigned, Uint32, Plain<uint32_t>, ncclUint32, UInt32, "uint32 uint32t uint unsigned unsignedint") \
+  X(I64, i64, 8, Signed, Int64, Plain<int64_t>, ncclInt64, Long, "int64 int64t long longlong")                      \
+  X(U64, u64, 8, Unsigned, Uint64, Plain<uint64_t>, ncclUint64, UInt64,                                             \
+    "uint64 uint64t unsignedlong unsignedlonglong")                                                                 \
+  X(F16, f16, 2, Float, Float16, F16, ncclFloat16, Half, "float16 half fp16")                                       \
+  X(F32, f32, 4, Float, Float32, Plain<float>, ncclFloat32, Float, "float32 float fp32")                            \
+  X(F64, f64, 8, Float, Float64, Plain<double>, ncclFloat64, Double, "float64 double fp64")                         \
+  X(BF16, bf16, 2, Float, Bfloat16, Bf16, ncclBfloat16, BFloat16, "bfloat16 bfloat")                                \
+  X(F8E4M3, f8e4m3, 1, Float, Float8e4m3, F8E4M3, ncclFloat8e4m3, Float8_e4m3fn,                                    \
+    "float8e4m3 fp8e4m3 float8e4m3fn e4m3")                                                                         \
+  X(F8E5M2, f8e5m2, 1, Float, Float8e5m2, F8E5M2, ncclFloat8e5m2, Float8_e5m2, "float8e5m2 fp8e5m2 e5m2")           \
+  X(I16, i16, 2, Signed, Int16, Plain<int16_t>, ncclNumTypes, Short, "int16 int16t short shortint")                 \
+  X(U16, u16, 2, Unsigned, Uint16, Plain<uint16_t>, ncclNumTypes, UInt16, "uint16 uint16t unsignedshort")
+
 /// Element type of a buffer. The values are those of `tuttiDataType_t`.
-enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8E4M3, F8E5M2, I16, U16 };
-inline constexpr int kDTypes = 14;
+#define TUTTI_TYPE(name, ...) name,
+enum class DType : uint8_t { TUTTI_TYPES(TUTTI_TYPE) };
+#undef TUTTI_TYPE
+#define TUTTI_TYPE(...) +1
+inline constexpr int kDTypes = TUTTI_TYPES(TUTTI_TYPE);
+#undef TUTTI_TYPE
+enum class TypeKind : uint8_t { Signed, Unsigned, Float };
 
 /// The operators with a value of `tuttiRedOp_t`, in its order: X(name in code, name in texts, other libraries' names).
 /// docs/howto/operator.md says how to add one.
@@ -47,22 +73,28 @@ inline constexpr int kCollectives = 10;
 
 /// Bytes of one element.
 constexpr size_t size_of(DType type) {
-  constexpr uint8_t kBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2};
+#define TUTTI_TYPE(name, text, bytes, ...) bytes,
+  constexpr uint8_t kBytes[kDTypes] = {TUTTI_TYPES(TUTTI_TYPE)};
+#undef TUTTI_TYPE
   return kBytes[static_cast<int>(type)];
 }
 
-/// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
-constexpr bool is_float(DType type) { return type >= DType::F16 && type <= DType::F8E5M2; }
-
-/// True for i8 i16 i32 i64.
-constexpr bool is_signed_integer(DType type) {
-  return type == DType::I8 || type == DType::I16 || type == DType::I32 || type == DType::I64;
+constexpr TypeKind kind_of(DType type) {
+#define TUTTI_TYPE(name, text, bytes, kind, ...) TypeKind::kind,
+  constexpr TypeKind kKinds[kDTypes] = {TUTTI_TYPES(TUTTI_TYPE)};
+#undef TUTTI_TYPE
+  return kKinds[static_cast<int>(type)];
 }
+/// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
+constexpr bool is_float(DType type) { return kind_of(type) == TypeKind::Float; }
+/// True for i8 i16 i32 i64.
+constexpr bool is_signed_integer(DType type) { return kind_of(type) == TypeKind::Signed; }
 
 /// The name in messages and on the command line: "i8", "f32", "bf16", …
 constexpr const char* name_of(DType type) {
-  constexpr const char* kNames[kDTypes] = {"i8",  "u8",  "i32",  "u32",    "i64",    "u64", "f16",
-                                           "f32", "f64", "bf16", "f8e4m3", "f8e5m2", "i16", "u16"};
+#define TUTTI_TYPE(name, text, ...) #text,
+  constexpr const char* kNames[kDTypes] = {TUTTI_TYPES(TUTTI_TYPE)};
+#undef TUTTI_TYPE
   return static_cast<int>(type) < kDTypes ? kNames[static_cast<int>(type)] : "?";
 }
 

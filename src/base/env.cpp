@@ -11,22 +11,12 @@
 #include <mutex>
 #include <string_view>
 
-#include "base/env_value.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/spelling.hpp"
 
 namespace tutti {
 namespace {
-
-using namespace env_value;  // the rules of the table
-
-template <class T>
-T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
-  if (auto parsed = parse<T>(value, rule)) return *parsed;
-  throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" cannot be used; it accepts: {}", name, value,
-              accepted<T>(rule));
-}
 
 // ---- one reading of the environment
 
@@ -59,6 +49,7 @@ std::unique_ptr<Snapshot> read_environment(void (*mistaken)(const Error&)) {
     if (!value) continue;
     try {
       row.set(snapshot->ours, *value);
+      snapshot->given.emplace(row.name, *value);
     } catch (const Error& error) {
       mistaken(error);
     }
@@ -122,6 +113,18 @@ UsableEnv usable_env() {
   return *read_environment([](const Error&) {});
 }
 
+const char* given_variable(const char* name) {
+  const auto& given = current().given;
+  const auto found = given.find(std::string_view(name));
+  return found == given.end() ? nullptr : found->second.c_str();
+}
+
+uint64_t env_readings() {
+  current();
+  const std::lock_guard lock(readings().mutex);
+  return readings().all.size();
+}
+
 std::optional<std::string> foreign_env(const char* name) {
   const bool known = std::any_of(foreign_table().begin(), foreign_table().end(),
                                  [&](const ForeignRow& row) { return std::strcmp(row.name, name) == 0; });
@@ -149,36 +152,6 @@ void set_env_default(const std::string& name, const std::string& value) {
     defaults().values[name] = value;
   }
   reload_env();
-}
-
-const std::vector<EnvRow>& env_table() {
-  static const std::vector<EnvRow> kTable = {
-#define TUTTI_ENV(field, type, name, fallback, rule, meaning)                                         \
-  EnvRow{#field,                                                                                      \
-         name,                                                                                        \
-         type_word<type>(),                                                                           \
-         accepted<type>(rule),                                                                        \
-         show<type>(fallback, rule),                                                                  \
-         meaning,                                                                                     \
-         [](Env& e, const std::string& value) { e.field = parse_or_throw<type>(name, value, rule); }, \
-         [](const Env& e) { return show<type>(e.field, rule); }},
-#include "base/env_table.def"
-  };
-  return kTable;
-}
-
-const std::vector<ForeignRow>& foreign_table() {
-  static const std::vector<ForeignRow> kTable = {
-#define TUTTI_FOREIGN_ENV(name, meaning) ForeignRow{name, meaning},
-#include "base/env_table.def"
-  };
-  return kTable;
-}
-
-std::vector<std::string> variable_names() {
-  std::vector<std::string> names;
-  for (const EnvRow& row : env_table()) names.emplace_back(row.name);
-  return names;
 }
 
 std::vector<std::string> unknown_variables() {

@@ -21,7 +21,7 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 enum class Cma : uint8_t { Off, Auto, Always };
 
 /// How messages travel between GPUs.
-enum class CudaWire : uint8_t { Auto, Slot, Lines, WholeLines, Copy, Multimem };
+enum class CudaWire : uint8_t { Auto, Slots, Ll, Ll128, CopyEngine, Nvls };
 /// How ranks reach each other's memory for links between GPUs: transports/cuda/memory.hpp.
 enum class CudaMemory : uint8_t { Auto, Fd, Ipc, Host };
 
@@ -43,9 +43,16 @@ std::optional<std::string> foreign_env(const char* name);
 /// Never throws.
 struct UsableEnv {
   Env ours;
+  std::map<std::string, std::string, std::less<>> given;  ///< of ours, as the environment has them
   std::map<std::string, std::string, std::less<>> others;
 };
 UsableEnv usable_env();
+
+/// The text of a variable of Tutti's, as `env()` was read from it; null if it is unset or unknown. It remains valid
+/// forever.
+const char* given_variable(const char* name);
+/// How often the environment has been read: at least once.
+uint64_t env_readings();
 
 /// One of Tutti's own variables, where the environment does not set it, for what reads it from now on. Throws
 /// Error(InvalidArgument) for an unknown name or an invalid value.

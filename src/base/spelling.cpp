@@ -23,20 +23,9 @@ constexpr Spelling<Collective> kCollectiveSpellings[] = {{Collective::ReduceScat
                                                          {Collective::Broadcast, "bcast"},
                                                          {Collective::SendRecv, "sendreceive p2p"}};
 
-constexpr Spelling<DType> kTypeSpellings[] = {{DType::I8, "int8 int8t char signedchar"},
-                                              {DType::U8, "uint8 uint8t byte unsignedchar"},
-                                              {DType::I16, "int16 int16t short shortint"},
-                                              {DType::U16, "uint16 uint16t unsignedshort"},
-                                              {DType::I32, "int32 int32t int"},
-                                              {DType::U32, "uint32 uint32t uint unsigned unsignedint"},
-                                              {DType::I64, "int64 int64t long longlong"},
-                                              {DType::U64, "uint64 uint64t unsignedlong unsignedlonglong"},
-                                              {DType::F16, "float16 half fp16"},
-                                              {DType::F32, "float32 float fp32"},
-                                              {DType::F64, "float64 double fp64"},
-                                              {DType::BF16, "bfloat16 bfloat"},
-                                              {DType::F8E4M3, "float8e4m3 fp8e4m3 float8e4m3fn e4m3"},
-                                              {DType::F8E5M2, "float8e5m2 fp8e5m2 e5m2"}};
+#define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, nccl, torch, others) {DType::name, others},
+constexpr Spelling<DType> kTypeSpellings[] = {TUTTI_TYPES(TUTTI_TYPE)};
+#undef TUTTI_TYPE
 
 #define TUTTI_OPERATOR(name, text, others) {Op::name, others},
 constexpr Spelling<Op> kOpSpellings[] = {TUTTI_OPERATORS(TUTTI_OPERATOR){Op::PreMulSum, "mulsum"}};
@@ -127,10 +116,10 @@ std::vector<std::string> type_names() { return names_of<DType>(kDTypes); }
 std::vector<std::string> op_names() { return names_of<Op>(kOps); }
 
 Bytes read_call_bytes(const std::string& word, std::string_view option) {
-  constexpr Bytes kMost{uint64_t{1} << 50};
+  constexpr Bytes kMax{uint64_t{1} << 50};
   const auto bytes = parse_bytes(word);
   if (!bytes) throw_error(Code::InvalidArgument, "{} {}: write a number of bytes such as 8, 64K or 1G", option, word);
-  if (*bytes > kMost) throw_error(Code::InvalidArgument, "{} {}: {} are the most", option, word, to_text(kMost));
+  if (*bytes > kMax) throw_error(Code::InvalidArgument, "{} {}: {} are the most", option, word, to_text(kMax));
   return *bytes;
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/format.hpp"
 #include "capi/handles.hpp"
-#include "comm/devices.hpp"
+#include "comm/placement.hpp"
 #include "comm/submit.hpp"
 #include "comm/vector_calls.hpp"
 
@@ -15,6 +15,10 @@ namespace {
   static_assert(static_cast<int>(Op::name) == tutti##name, "tutti.h gives tutti" #name " another value");
 TUTTI_OPERATORS(TUTTI_OPERATOR)
 #undef TUTTI_OPERATOR
+#define TUTTI_TYPE(name, text, bytes, kind, c, ...) \
+  static_assert(static_cast<int>(DType::name) == tutti##c, "tutti.h gives tutti" #c " another value");
+TUTTI_TYPES(TUTTI_TYPE)
+#undef TUTTI_TYPE
 static_assert(kNamedOps == tuttiNumOps, "tutti.h has operators that types.hpp lacks, or another tuttiNumOps");
 static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum on are handles");
 
@@ -37,13 +41,13 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
   return call;
 }
 
-/// Submits a call. Where a rank of this process uses a device, its buffers say where it runs, and the stream of a call
-/// on device memory is CUDA's.
+/// Submits a call. Where a rank of this process uses other backends than the host's, its buffers say which one runs it,
+/// and its stream is one of that backend's.
 [[gnu::noinline]] void submit_anywhere(const std::shared_ptr<comm::Communicator>& communicator, comm::Call& call,
                                        tuttiStream_t stream) {
-  call.memory = comm::memory_of(call, stream != nullptr && !is_stream(stream));
-  if (call.memory == exec::MemoryKind::Host) {
-    if (call.scale_on_device) {
+  call.backend = comm::backend_of(call, stream != nullptr && !is_stream(stream));
+  if (call.backend == comm::kHostBackend) {
+    if (call.scale_by_address) {
       throw_error(Code::InvalidArgument,
                   "{}: the operator's scalar lies in memory of a device, and the buffers on the host",
                   describe(call.spec));
@@ -55,7 +59,7 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
 }
 
 void submit(const std::shared_ptr<comm::Communicator>& communicator, comm::Call& call, tuttiStream_t stream) {
-  if (comm::devices_in_use()) return submit_anywhere(communicator, call, stream);
+  if (comm::other_backends_in_use()) return submit_anywhere(communicator, call, stream);
   comm::submit(communicator, call, stream_of(stream));
 }
 

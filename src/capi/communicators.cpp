@@ -116,8 +116,8 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tu
     const int kind = static_cast<int>(type);
     if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is not an element type", kind);
     const auto& communicator = communicator_of(comm);
-    const bool on_device = comm::devices_in_use() && comm::is_on_device(scalar);
-    *op = comm::kFirstPreMulSum + communicator->pre_mul_scalars().add(static_cast<DType>(type), scalar, on_device);
+    const bool elsewhere = comm::other_backends_in_use() && comm::backend_of(scalar) != comm::kHostBackend;
+    *op = comm::kFirstPreMulSum + communicator->pre_mul_scalars().add(static_cast<DType>(type), scalar, elsewhere);
   });
 }
 

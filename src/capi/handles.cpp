@@ -102,7 +102,7 @@ tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
   const std::lock_guard lock(shells_mutex());
   tuttiComm* const shell = &new_shell(communicators, "communicators");
   last_made_in.store(process_generation(), std::memory_order_relaxed);
-  if (comm != nullptr && comm->device() != comm::kNoDevice) prepare_exit_with_device();
+  if (comm != nullptr && comm->uses_others()) prepare_exit_with_device();
   const std::lock_guard own(shell->mutex);
   shell->mark = tuttiComm::kKind + process_generation();
   shell->stop.store(0, std::memory_order_relaxed);

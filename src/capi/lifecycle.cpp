@@ -48,7 +48,7 @@ std::string checked(const char* field, const char* text) {
 /// Fields that the caller's structure is too short to have keep their defaults. Throws Error(InvalidArgument).
 Configured configured(const tuttiConfig_t* config) {
   Configured result;
-  result.options.device = comm::current_device();  // of this thread; another one may join
+  result.options.processors = comm::current_processors();  // of this thread; another one may join
   if (config == nullptr) return result;
   if (config->size < sizeof config->size || config->size > 4096) {
     throw_error(Code::InvalidArgument, "config->size is {}: begin with TUTTI_CONFIG_INITIALIZER", config->size);
@@ -177,7 +177,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     comm::group_start();
     try {
       comm::JoinOptions options;
-      options.device = comm::current_device();
+      options.processors = comm::current_processors();
       for (int rank = 0; rank < ranks; ++rank) {
         comm::group_add([=] { comms[rank] = make_handle(comm::Communicator::join(id, ranks, rank, options)); });
       }

@@ -9,7 +9,6 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/shallow_json.hpp"
 #include "comm/topology.hpp"
 #include "control/host.hpp"
 #include "select/calibration.hpp"
@@ -100,30 +99,12 @@ double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine, d
   return most;
 }
 
-/// What a rank concludes from the reports.
-struct Conclusions {
-  transports::ReadAccess reading = transports::ReadAccess::Direct;
-  bool shares_cores = false;
-  bool operator==(const Conclusions&) const = default;
-};
-
-json to_json(const Conclusions& conclusions) {
-  return {{"reading", conclusions.reading}, {"shares_cores", conclusions.shares_cores}};
-}
-
-Conclusions conclusions_from(const json& page) {
-  const uint64_t reading = std::min(whole_number(page.at("reading")), static_cast<uint64_t>(Conclusions{}.reading));
-  return {static_cast<transports::ReadAccess>(reading), page.at("shares_cores").get<bool>()};
-}
-
 /// Those of all ranks together: the weakest access counts, and whether any rank shares its cores.
-Conclusions combined(const std::vector<std::string>& all) {
+Conclusions combined(const std::vector<ConclusionsPage>& all) {
   Conclusions agreed;
-  for (size_t peer = 0; peer < all.size(); ++peer) {
-    const Conclusions one =
-        read_of(static_cast<Rank>(peer), [&] { return conclusions_from(parse_shallow_json(all[peer])); });
-    agreed.reading = std::min(agreed.reading, one.reading);
-    agreed.shares_cores = agreed.shares_cores || one.shares_cores;
+  for (const ConclusionsPage& page : all) {
+    agreed.reading = std::min(agreed.reading, page.conclusions.reading);
+    agreed.shares_cores = agreed.shares_cores || page.conclusions.shares_cores;
   }
   return agreed;
 }
@@ -221,12 +202,6 @@ void take_graph(const Conclusions& conclusions, Agreement& agreed) {
   agreed.notes = std::move(made.notes);
 }
 
-json link_json(const select::LinkCost& cost) { return {cost.alpha, cost.beta, cost.message, cost.in_place}; }
-
-select::LinkCost link_from(const json& cost) {
-  return {cost.at(0).get<double>(), cost.at(1).get<double>(), cost.at(2).get<double>(), cost.at(3).get<bool>()};
-}
-
 /// The decision table. Rank 0 sends it with its own conclusions, and again where those of another rank differ.
 void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreement& agreed, Deadline deadline) {
   const bool first = endpoint.rank() == 0, alone = endpoint.ranks() == 1;
@@ -236,21 +211,21 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
     agreed.table = select::DecisionTable(inputs);
     return alone ? std::string() : agreed.table.text();
   };
-  json page = to_json(mine);
+  ConclusionsPage page{.conclusions = mine, .table = "", .inside = {}, .between = {}};
   if (first) {
-    page["table"] = make(mine);
-    page["inside"] = link_json(inputs.inside);
-    page["between"] = link_json(inputs.between);
+    page.table = make(mine);
+    page.inside = inputs.inside;
+    page.between = inputs.between;
   }
-  const std::vector<std::string> all = endpoint.exchange(page.dump(), deadline);
+  std::vector<ConclusionsPage> all;
+  for (const std::string& bytes : endpoint.exchange(pack_fields(page), deadline)) {
+    all.push_back(read_of<ConclusionsPage>(static_cast<Rank>(all.size()), bytes));
+  }
   if (alone) return;
   const Conclusions common = combined(all);
-  std::string text = read_of(0, [&] {
-    const json sent = parse_shallow_json(all.front());
-    inputs.inside = link_from(sent.at("inside"));
-    inputs.between = link_from(sent.at("between"));
-    return conclusions_from(sent) == common ? sent.at("table").get<std::string>() : std::string();
-  });
+  inputs.inside = all.front().inside;
+  inputs.between = all.front().between;
+  std::string text = all.front().conclusions == common ? all.front().table : "";
   if (text.empty()) text = endpoint.exchange(first ? make(common) : "", deadline).front();
   inputs.hand_over.reading = common.reading;
   inputs.hand_over.shares_cores = common.shares_cores;
@@ -261,18 +236,21 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
 }  // namespace
 
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                const DeviceReport& device, Deadline deadline) {
+                std::map<std::string, BackendReport> backends, Deadline deadline) {
   Agreement agreed;
   const double quota = core_quota();
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
+  const bool uses_others =
+      std::any_of(backends.begin(), backends.end(), [](const auto& one) { return one.second.why_not.empty(); });
   const RankReport mine{fabric.report(),
                         plans_text(given),
                         control::host_name(),
                         control::boot_identity(),
-                        device,
+                        std::move(backends),
                         ranks_per_core(known_host_ranks(), quota),
-                        endpoint.ranks() > 1 ? kind_of_this_host() : 0};
-  for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
+                        endpoint.ranks() > 1 ? kind_of_this_host() : 0,
+                        uses_others && endpoint.ranks() > 1 ? kind_with_gpus() : 0};
+  for (const std::string& text : endpoint.exchange(pack_fields(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }
   compare_plans(agreed.reports, endpoint.rank());
@@ -302,7 +280,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   }
   std::vector<transports::Word> words;
   for (const RankReport& report : agreed.reports) words.push_back(report.fabric.word);
-  agree_on_table(endpoint, {fabric.try_words(words), agreed.backoff.spins == 0}, agreed, deadline);
+  agree_on_table(endpoint, {fabric.probe_cma(words), agreed.backoff.spins == 0}, agreed, deadline);
   return agreed;
 }
 

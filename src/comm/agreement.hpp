@@ -2,6 +2,7 @@
 // are not trusted: an invalid one is an Error(ProtocolError).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 #include "comm/host_ranks.hpp"
 #include "comm/rank_report.hpp"
 #include "control/endpoint.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 #include "select/decision_table.hpp"
 #include "select/inputs.hpp"
 #include "select/machine.hpp"
@@ -29,9 +30,10 @@ struct Agreement {
   RanksByProcess host_ranks;    ///< of this communicator, on this host
 };
 
-/// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a
-/// rank cannot reach another or a forced algorithm cannot be used, and what Endpoint::exchange throws.
+/// Exchanges reports and conclusions. Collective. `backends`: this rank's, by name. Throws Error: Mismatch if the
+/// ranks' plans differ, Unsupported if a rank cannot reach another or a forced algorithm cannot be used, and what
+/// Endpoint::exchange throws.
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                const DeviceReport& device, Deadline deadline);
+                std::map<std::string, BackendReport> backends, Deadline deadline);
 
 }  // namespace tutti::comm

@@ -1,4 +1,4 @@
-#include "comm/device_calls.hpp"
+#include "comm/backend_calls.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,232 +9,216 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
-#include "base/printable.hpp"
-#include "base/shallow_json.hpp"
+#include "comm/placement.hpp"
 #include "comm/topology.hpp"
-#include "exec/method.hpp"
 #include "plan/plan.hpp"
-#include "select/forced.hpp"
 #include "select/gpus.hpp"
-#include "topo/constants.hpp"
 #include "topo/detect.hpp"
 #include "transports/pod_text.hpp"
 
 namespace tutti::comm {
-
-void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared) {
-  const std::lock_guard lock(mutex_);
-  Entry& entry = (*prepared.row.method == exec::methods::copy_engine ? copies_ : kernels_).next();
-  entry.board_number = board_number;
-  entry.spec = spec;
-  entry.algorithm = prepared.algorithm;
-  entry.group.clear();
-}
-
-void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algorithm) {
-  const std::lock_guard lock(mutex_);
-  kernels_.next() = {0, group.front().call.spec, algorithm, group};
-}
-
-/// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
-const EnqueuedCalls::Entry& EnqueuedCalls::Sequence::at(uint64_t number) const {
-  const bool known = number >= 1 && number <= count && number + last.size() > count;
-  return last[((known ? number : std::max<uint64_t>(1, count)) - 1) % last.size()];
-}
-
-const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t device_number) const {
-  const bool copied = (device_number & exec::kCopiedCall) != 0;
-  return copied ? copies_.at(device_number & ~exec::kCopiedCall) : kernels_.at(device_number);
-}
-
-void EnqueuedCalls::describe(uint64_t device_number) {
-  if (described_ == device_number) return;  // what its peers have answered is kept
-  described_ = device_number;
-  const Entry& call = entry(device_number);
-  described_group_ = call.group;
-  if (!described_group_.empty()) return diagnostics_.begin(described_group_);
-  diagnostics_.begin(call.board_number, call.spec);
-  diagnostics_.set_algorithm(call.algorithm);
-}
-
-Status EnqueuedCalls::fault(const exec::Fault& fault) {
-  const std::lock_guard lock(mutex_);
-  describe(fault.call);
-  if (fault.kind != exec::FaultKind::TwoAtOnce) return diagnostics_.fault(fault);
-  return diagnostics_.fail(
-      Code::InvalidUsage,
-      fmt::format("two calls of the communicator ran on the device at the same time: {} and {}; order the streams or "
-                  "graphs that make them",
-                  tutti::comm::describe(entry(fault.call).spec), tutti::comm::describe(entry(fault.other).spec)));
-}
-
-Status EnqueuedCalls::stalled(const exec::Stall& stall) {
-  const std::lock_guard lock(mutex_);
-  describe(stall.call);
-  return diagnostics_.stalled(stall);
-}
-
-void EnqueuedCalls::cut_off(const exec::Stall& stall) {
-  const std::lock_guard lock(mutex_);
-  describe(stall.call);
-  cut_off_->set(diagnostics_.cut_off_by_failure(stall));
-}
-
-void EnqueuedCalls::device_failed(const std::string& why, const exec::Stall& stall) {
-  const std::lock_guard lock(mutex_);
-  describe(stall.call);
-  diagnostics_.device_failed(why, stall);
-}
-
-Status EnqueuedCalls::failed() {
-  const std::lock_guard lock(mutex_);
-  return diagnostics_.failed();
-}
-
-void EnqueuedCalls::network_failed(const Status& status, uint64_t device_number) {
-  const std::lock_guard lock(mutex_);
-  describe(device_number);
-  (void)diagnostics_.link_failed(status.code, status.text);
-}
-
 namespace {
 
-bool has_other_hosts(const control::Endpoint& endpoint) {
-  const std::string& mine = endpoint.process_id(endpoint.rank()).host;
-  bool others = false;
-  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) others = others || endpoint.process_id(peer).host != mine;
-  return others;
-}
-
-/// Links between hosts: the two proxies take part in every message.
-select::LinkCost through_proxies(const select::LinkCost& network) {
-  const double proxy = machine_constants().cuda_proxy;
-  return {network.alpha + 2 * proxy, std::max(network.beta, machine_constants().cuda_beta), proxy};
-}
-
-select::MeasuredGpus gpus_of(const std::vector<RankReport>& reports) {
-  std::set<std::string> models;
-  for (const RankReport& report : reports) models.insert(report.device.model);
-  return {.models = {models.begin(), models.end()}, .driver = reports.front().device.driver};
-}
-
-uint64_t count_devices(const std::vector<RankReport>& reports) {
-  std::set<std::string> devices;
-  for (const RankReport& report : reports) devices.insert(report.device.id);
-  return devices.size();
-}
+/// What rank 0 tells all.
+struct TablePage {
+  std::string table, situation;
+  static void fields(auto& m, auto& v) {
+    v.text(m.table, kMaxTable);
+    v.words(m.situation, kMaxReport);
+  }
+};
 
 }  // namespace
 
-DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
-                         const Timeouts& timeouts, int device, const exec::Backoff& backoff,
-                         std::shared_ptr<CutOffCall> cut_off)
-    : endpoint_(endpoint),
-      enqueued_(endpoint, board, std::move(title), timeouts, std::move(cut_off)),
-      network_(has_other_hosts(endpoint)
-                   ? std::make_unique<DeviceNetwork>(endpoint, fabric, enqueued_, timeouts.of_init())
-                   : nullptr),
-      executor_(device_module()->make({.wireup = &endpoint,
-                                       .failed = &endpoint.failed(),
-                                       .observer = &enqueued_,
-                                       .network = network_.get(),
-                                       .backoff = &backoff,
-                                       .device = device})),
-      planner_(endpoint.rank(), endpoint.ranks(), *executor_) {}
+BackendCalls::BackendCalls(std::unique_ptr<exec::Backend> host, Rank rank, Rank ranks)
+    : backend_(std::move(host)), planner_(std::make_unique<Planner>(rank, ranks, *backend_)) {}
 
-/// Are two ranks of one group (or, not `inside`, of two) on different hosts? Without two levels all are one group.
-bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
-  const bool levels = groups.has_two_levels();
-  for (Rank a = 0; a < endpoint_.ranks(); ++a) {
-    for (Rank b = 0; b < a; ++b) {
-      const bool together = !levels || groups.group_of(a) == groups.group_of(b);
-      if (together == inside && endpoint_.process_id(a).host != endpoint_.process_id(b).host) return true;
-    }
+BackendCalls::BackendCalls(const exec::BackendEntry& entry, int processor, const Context& context)
+    : entry_(&entry), endpoint_(&context.endpoint), processor_(processor) {
+  if (processor == exec::kNoProcessor) {
+    refused_ = entry.why_none;
+    return;
   }
-  return false;
+  try {
+    if (!entry.is_driven) {
+      enqueued_ = std::make_unique<EnqueuedCalls>(context.endpoint, context.board, context.title, context.timeouts,
+                                                  context.cut_off);
+    }
+    network_ = std::make_unique<BackendNetwork>(context.endpoint, context.fabric, enqueued_.get(), entry.name,
+                                                context.timeouts.of_init());
+    backend_ = entry.make({.wireup = &context.endpoint,
+                           .failed = &context.endpoint.failed(),
+                           .observer = enqueued_ == nullptr ? &context.observer : enqueued_.get(),
+                           .network = network_.get(),
+                           .backoff = &context.backoff,
+                           .processor = processor,
+                           .init_timeout = context.timeouts.of_init()});
+    planner_ = std::make_unique<Planner>(context.endpoint.rank(), context.endpoint.ranks(), *backend_);
+    note_use_of(entry);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
 }
 
-void DeviceCalls::take_reports(const std::vector<RankReport>& reports) {
-  gpus_ = gpus_of(reports);
-  profile_ = select::profile_for(gpus_);
+void BackendCalls::refuse(std::string why) {
+  refused_ = std::move(why);
+  planner_.reset();
+  backend_.reset();
+  network_.reset();
 }
 
-bool DeviceCalls::has_times_of_nvls() const {
-  if (profile_ == nullptr) return false;
-  const std::string ranks = counted(static_cast<uint64_t>(endpoint_.ranks()), "rank") + " ";
+void BackendCalls::check_served(Rank rank, const std::string& title) const {
+  if (refused_.empty()) return;
+  throw_error(Code::Unsupported, "rank {}: calls on memory of {} cannot be made on {}: {}", rank, name(), title,
+              refused_);
+}
+
+void BackendCalls::use(const select::CostInputs& inputs, select::DecisionTable table, const Groups& groups) {
+  inputs_ = inputs;
+  planner_->agree(std::move(table), groups);
+}
+
+BackendReport BackendCalls::report() const {
+  return {.why_not = refused_, .text = refused_.empty() ? backend_->report() : ""};
+}
+
+void BackendCalls::meet(const Agreement& agreed) {
+  std::vector<std::string> reports;
+  for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
+    const auto found = agreed.reports[peer].backends.find(name());
+    const std::string why_not =
+        found == agreed.reports[peer].backends.end() ? "it has no such backend" : found->second.why_not;
+    if (!why_not.empty()) throw_error(Code::Unsupported, "rank {} cannot make them: {}", peer, why_not);
+    reports.push_back(found->second.text);
+  }
+  processors_ = backend_->meet(reports);
+  std::set<std::string> models;
+  for (const exec::Processor& processor : processors_) models.insert(processor.model);
+  measured_on_ = {.models = {models.begin(), models.end()}, .driver = processors_.front().driver};
+}
+
+/// Measured ones: for as many ranks, by the profile.
+exec::WantedMethods BackendCalls::wanted(const Agreement& agreed) const {
+  exec::WantedMethods wanted;
+  for (const auto& [collective, method] : agreed.inputs.forced_methods) wanted.forced.insert(method);
+  if (profile_ == nullptr) return wanted;
+  const std::string ranks = counted(static_cast<uint64_t>(endpoint_->ranks()), "rank") + " ";
   for (const auto& [situation, collectives] : profile_->measured) {
     if (!select::is_on_gpus(situation) || !situation.starts_with(ranks)) continue;
     for (const auto& [collective, times] : collectives) {
-      const auto is_nvls = [](const auto& one) {
-        return one.first.ends_with(select::candidate_name("", exec::methods::nvls));
-      };
-      if (std::any_of(times.begin(), times.end(), is_nvls)) return true;
+      for (const exec::Method* method : exec::methods_of(name())) {
+        const auto is_its = [&](const auto& one) { return one.first.ends_with(select::candidate_name("", *method)); };
+        if (std::any_of(times.begin(), times.end(), is_its)) wanted.measured.insert(method->name);
+      }
+    }
+  }
+  return wanted;
+}
+
+void BackendCalls::agree(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+  try {
+    meet(agreed);
+  } catch (const Error& error) {
+    if (error.code() != Code::Unsupported) throw;
+    return refuse(error.what());
+  }
+  profile_ = select::profile_for(measured_on_);
+  exec::Offer offer =
+      backend_->agree(wanted(agreed), [&](std::string mine) { return endpoint_->exchange(std::move(mine), deadline); });
+  take_offer(std::move(offer), agreed, groups);
+  if (inputs_.ranks == 1) return planner_->agree(select::DecisionTable(inputs_), groups);
+  take_graph(agreed, groups, deadline);
+  // Other ranks have no graph: they hear the situation, for their logs.
+  const TablePage mine{endpoint_->rank() == 0 ? select::DecisionTable(inputs_).text() : "", inputs_.situation};
+  const TablePage page = read_of<TablePage>(0, endpoint_->exchange(pack_fields(mine), deadline).front());
+  inputs_.situation = page.situation;
+  planner_->agree(select::DecisionTable::parse(page.table, inputs_), groups);
+}
+
+/// Are two ranks of one group (or, not `inside`, of two) on different hosts? Without two levels all are one group.
+bool BackendCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
+  const bool levels = groups.has_two_levels();
+  for (Rank a = 0; a < endpoint_->ranks(); ++a) {
+    for (Rank b = 0; b < a; ++b) {
+      const bool together = !levels || groups.group_of(a) == groups.group_of(b);
+      if (together == inside && endpoint_->process_id(a).host != endpoint_->process_id(b).host) return true;
     }
   }
   return false;
 }
 
-void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
-                        const std::string& why_no_nvls, Deadline deadline) {
-  executor_->share_device(sharers);
-  inputs_ = agreed.inputs;
-  select::CostInputs& inputs = inputs_;
-  const double alpha = machine_constants().cuda_alpha;
-  const select::LinkCost near{alpha, machine_constants().cuda_beta, machine_constants().cuda_message};
-  inputs.inside = meet_hosts(*groups, true) ? through_proxies(agreed.inputs.inside) : near;
-  inputs.between = meet_hosts(*groups, false) ? through_proxies(agreed.inputs.between) : near;
-  inputs.gamma = machine_constants().cuda_fold_gamma;
-  inputs.oversubscription = 1;
-  inputs.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
-  inputs.message = executor_->transport().longest_message();
-  inputs.profile = profile_;
-  inputs.max_width = static_cast<uint32_t>(env().max_blocks);
-  inputs.shares_staging = false;
-  inputs.view = nullptr;  // that of host memory, as the order is
-  inputs.order = select::parse_order(env().order, inputs.ranks).value_or(plan::RankOrder());
-  inputs.methods = usable_methods(all_whole, why_no_nvls);
-  if (inputs.ranks == 1) return planner_.agree(select::DecisionTable(inputs), groups);
-  const topo::Graph graph = make_graph(agreed, groups, deadline);
-  if (!graph.ranks.empty()) {
-    select::MachineInputs made = select::inputs_of(graph, inputs.ranks, groups);
-    inputs.inside = made.inputs.inside;
-    inputs.between = made.inputs.between;
-    inputs.order = made.inputs.order;
-    inputs.view = made.inputs.view;
-    notes_ = std::move(made.notes);
-  }
-  inputs.situation = select::situation_on_gpus(*groups, count_devices(agreed.reports), notes_.over,
-                                               env().cuda_memory == CudaMemory::Host);
-  // Other ranks have no graph: they hear the situation, for their logs.
-  const nlohmann::json mine = {endpoint_.rank() == 0 ? select::DecisionTable(inputs).text() : "", inputs.situation};
-  const std::string first = endpoint_.exchange(mine.dump(), deadline).front();
-  const auto [table, situation] = read_of(0, [&] {
-    const nlohmann::json page = parse_shallow_json(first);
-    return std::pair(page.at(0).get<std::string>(), printable(page.at(1).get<std::string>()));
-  });
-  inputs.situation = situation;
-  planner_.agree(select::DecisionTable::parse(table, inputs), groups);
+/// Links between hosts: both backends take part in every message.
+select::LinkCost BackendCalls::relayed(const select::LinkCost& network) const {
+  return {network.alpha + 2 * offer_.relay, std::max(network.beta, offer_.relay_beta), offer_.relay};
 }
 
-/// Rank 0's graph of all GPUs, with the ranks on them; empty on other ranks, and where some GPU is on none.
-topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const Groups& groups) {
+  offer_ = std::move(offer);
+  inputs_ = agreed.inputs;
+  inputs_.inside = meet_hosts(*groups, true) ? relayed(agreed.inputs.inside) : offer_.near;
+  inputs_.between = meet_hosts(*groups, false) ? relayed(agreed.inputs.between) : offer_.near;
+  inputs_.gamma = offer_.gamma;
+  inputs_.oversubscription = 1;
+  inputs_.staging = offer_.staging;
+  inputs_.message = offer_.message;
+  inputs_.profile = profile_;
+  inputs_.max_width = offer_.max_width;
+  inputs_.shares_staging = false;
+  inputs_.view = nullptr;  // that of host memory, as the order is
+  inputs_.order = select::parse_order(env().order, inputs_.ranks).value_or(plan::RankOrder());
+  inputs_.methods = offer_.methods;
+  for (exec::UsableMethod& usable : inputs_.methods) {  // a module has copies of the library's
+    if (const exec::Method* const known = exec::find_method(usable.method->name)) usable.method = known;
+  }
+  check_forced();
+}
+
+void BackendCalls::check_forced() const {
+  if (inputs_.ranks == 1) return;
+  for (const auto& [collective, name] : inputs_.forced_methods) {
+    for (const exec::UsableMethod& one : inputs_.methods) {
+      if (name != one.method->name || one.why_not.empty()) continue;
+      throw_error(Code::Unsupported, "TUTTI_METHOD forces {}{}{}: {}; unset it", name,
+                  collective.empty() ? "" : " for ", collective, one.why_not);
+    }
+  }
+}
+
+void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+  const topo::Graph graph = make_graph(agreed, groups, deadline);
+  if (!graph.ranks.empty()) {
+    select::MachineInputs made = select::inputs_of(graph, inputs_.ranks, groups);
+    inputs_.inside = made.inputs.inside;
+    inputs_.between = made.inputs.between;
+    inputs_.order = made.inputs.order;
+    inputs_.view = made.inputs.view;
+    notes_ = std::move(made.notes);
+  }
+  std::set<std::string> different;
+  for (const exec::Processor& processor : processors_) different.insert(processor.id);
+  inputs_.situation = select::situation_on_gpus(*groups, different.size(), notes_.over, offer_.links_in_host_memory);
+}
+
+/// Rank 0's graph of all processors, with the ranks on them; empty on other ranks, and where some processor is on none.
+topo::Graph BackendCalls::make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) const {
   std::vector<PlaceReport> places;
   for (const RankReport& report : agreed.reports) {
-    places.push_back({parse_cores(report.fabric.cores), report.device.kind, report.host});
+    places.push_back({parse_cores(report.fabric.cores), report.kind_with_gpus, report.host});
   }
-  topo::Graph graph = job_topology(endpoint_, places, topo::gpu_topology, deadline);
+  topo::Graph graph = job_topology(*endpoint_, places, topo::gpu_topology, deadline);
   for (size_t rank = 0; rank < graph.ranks.size(); ++rank) {
     topo::NodeId& node = graph.ranks[rank];
-    node = topo::find_gpu(graph, graph.host_of(node), agreed.reports[rank].device.address);
+    const std::string& address = processors_[rank].address;
+    node = topo::find_gpu(graph, graph.host_of(node), address);
     if (node != topo::kNoNode) continue;
-    log_debug("the topology has no GPU at {} (rank {}): links between GPUs have the constants' costs",
-              transports::printable_reply(agreed.reports[rank].device.address), rank);
+    log_debug("the topology has no processor at {} (rank {}): links of {} have the constants' costs",
+              transports::printable_reply(address), rank, name());
     return {};
   }
   graph.figures = select::figures_of_gpus(inputs_.profile.get());
   if (meet_hosts(*groups, true) || meet_hosts(*groups, false)) {
     const bool levels = groups->has_two_levels();
-    const select::LinkCost far = through_proxies(levels ? agreed.inputs.between : agreed.inputs.inside);
+    const select::LinkCost far = relayed(levels ? agreed.inputs.between : agreed.inputs.inside);
     graph.figures.push_back({.between = topo::Figure::Between::Hosts,
                              .us = far.alpha * 1e6,
                              .gbps = 1e-9 / far.beta,
@@ -244,63 +228,12 @@ topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& group
   return graph;
 }
 
-/// Throws Error(Unsupported) where TUTTI_METHOD forces one that these ranks cannot use.
-std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole, const std::string& why_no_nvls) const {
-  // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
-  constexpr uint64_t kMaxItems = 512;
-  const auto ranks = static_cast<uint64_t>(endpoint_.ranks());
-  link::Access can;
-  if (ranks > 1) can = executor_->transport().capabilities(endpoint_.rank() == 0 ? 1 : 0, {}).out;
-  const std::string far = network_ == nullptr ? "" : "the ranks are of several hosts";
-  const std::string torn = all_whole ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
-  // Where it is demanded, messages between other GPUs travel in slots.
-  const bool demanded = std::any_of(inputs_.forced_methods.begin(), inputs_.forced_methods.end(),
-                                    [](const auto& one) { return one.second == exec::methods::ll128.name; });
-  std::vector<select::UsableMethod> usable = {
-      {.method = &exec::methods::slots},
-      {.method = &exec::methods::ll, .why_not = far, .message = can.line_bytes, .rounds = 1},
-      {.method = &exec::methods::ll128,
-       .why_not = far.empty() && !demanded ? torn : far,
-       .message = can.whole_line_bytes,
-       .rounds = 1},
-      {.method = &exec::methods::copy_engine,
-       .why_not = far,
-       .staging = executor_->copied_round(),
-       .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
-      {.method = &exec::methods::nvls,
-       .why_not = executor_->has_nvls() ? ""
-                  : !why_no_nvls.empty()
-                      ? why_no_nvls
-                      : "its memory is made where TUTTI_METHOD forces nvls, or a profile has its times",
-       .if_forced = !executor_->has_nvls() && why_no_nvls.empty(),
-       .window = executor_->nvls_window(),
-       .least_window = machine_constants().cuda_multimem_window}};
-  for (const auto& [collective, name] : inputs_.forced_methods) {
-    for (const select::UsableMethod& one : usable) {
-      if (name != one.method->name || one.why_not.empty() || ranks == 1) continue;
-      throw_error(Code::Unsupported, "TUTTI_METHOD forces {}{}{}: {}; unset it", name,
-                  collective.empty() ? "" : " for ", collective, one.why_not);
-    }
-  }
-  return usable;
-}
-
-void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {
-  const auto bad = [&](const std::string& why) {
-    throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank, describe(call.spec), why);
-  };
+void BackendCalls::check(const Call& call, Rank rank, Rank ranks) const {
   const uint64_t unit = size_of(call.spec.type);
   const auto check_extent = [&](const void* data, uint64_t bytes, const char* what) {
-    const exec::Pointer at = device_module()->look_up(data);
-    const auto begin = reinterpret_cast<uint64_t>(data);
-    if (at.kind != exec::Pointer::Kind::Device) bad(fmt::format("{} is no memory of a device, or was freed", what));
-    if (at.device != device()) {
-      bad(fmt::format("{} lies on device {}, but this rank uses {}", what, at.device, executor_->device_name()));
-    }
-    if (begin % unit != 0) bad(fmt::format("{} is not aligned to its elements of {} bytes", what, unit));
-    if (begin - at.begin > at.bytes || bytes > at.bytes - (begin - at.begin)) {
-      bad(fmt::format("{} has {} bytes, and its allocation ends after {}", what, bytes, at.bytes - (begin - at.begin)));
-    }
+    const std::string why_not = backend_->why_not(data, bytes, unit);
+    if (why_not.empty()) return;
+    throw_error(Code::InvalidArgument, "rank {}: {}: {} {}", rank, describe(call.spec), what, why_not);
   };
   const auto check_buffer = [&](const void* data, plan::Buffer buffer, const char* what) {
     if (data == nullptr) return;
@@ -311,13 +244,13 @@ void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {
   };
   check_buffer(call.in, plan::Buffer::Input, "the input (sendbuff)");
   check_buffer(call.out, plan::Buffer::Output, "the output (recvbuff)");
-  if (call.scale_on_device) {
+  if (call.scale_by_address) {
     const void* scalar = nullptr;
     std::memcpy(&scalar, call.scale, sizeof scalar);
     check_extent(scalar, unit, "the operator's scalar");
   }
   try {
-    executor_->check_stream(call.stream);
+    backend_->check_stream(call.stream);
   } catch (const Error& error) {
     throw_error(error.code(), "rank {}: {}: {}", rank, describe(call.spec), error.what());
   }

@@ -1,18 +1,17 @@
-#include "comm/device_network.hpp"
+#include "comm/backend_network.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/format.hpp"
-#include "comm/device_calls.hpp"
-#include "transports/fault/fault.hpp"
+#include "comm/enqueued_calls.hpp"
 
 namespace tutti::comm {
 
 /// The endpoint's services, with streams and services of other names than those of the fabric's transports.
-class DeviceNetwork::Services final : public transports::Wireup {
+class BackendNetwork::Services final : public transports::Wireup {
  public:
-  explicit Services(Wireup& wireup) : wireup_(wireup) {}
+  Services(Wireup& wireup, std::string prefix) : wireup_(wireup), prefix_(std::move(prefix)) {}
   Rank rank() const override { return wireup_.rank(); }
   Rank ranks() const override { return wireup_.ranks(); }
   const transports::ProcessId& process_id(Rank rank) const override { return wireup_.process_id(rank); }
@@ -34,40 +33,51 @@ class DeviceNetwork::Services final : public transports::Wireup {
   }
 
  private:
-  static std::string own(const std::string& label) { return "device:" + label; }
+  std::string own(const std::string& label) const { return prefix_ + label; }
   Wireup& wireup_;
+  const std::string prefix_;
 };
 
-DeviceNetwork::DeviceNetwork(control::Endpoint& endpoint, Fabric& fabric, EnqueuedCalls& calls, double link_timeout)
-    : fabric_(fabric), calls_(calls), link_timeout_(link_timeout), services_(std::make_unique<Services>(endpoint)) {}
+BackendNetwork::BackendNetwork(control::Endpoint& endpoint, Fabric& fabric, EnqueuedCalls* calls,
+                               const std::string& name, double link_timeout)
+    : endpoint_(endpoint),
+      fabric_(fabric),
+      calls_(calls),
+      link_timeout_(link_timeout),
+      services_(std::make_unique<Services>(endpoint, name + ":")) {}
 
-DeviceNetwork::~DeviceNetwork() = default;
+BackendNetwork::~BackendNetwork() = default;
 
-/// Made at first use: a communicator may never be used for device memory.
-transports::Transport& DeviceNetwork::engine_to(Rank peer) {
+bool BackendNetwork::has_other_hosts() const {
+  const std::string& mine = endpoint_.process_id(endpoint_.rank()).host;
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    if (endpoint_.process_id(peer).host != mine) return true;
+  }
+  return false;
+}
+
+/// Made at first use: a communicator may never be used for the backend's memory.
+transports::Transport& BackendNetwork::transport_to(Rank peer) {
   const transports::TransportEntry& entry = fabric_.entry_to(peer);
   auto& known = transports_[entry.name];
   if (known == nullptr) {
     const transports::Context context{.wireup = services_.get(), .arena = &fabric_.arena(), .direct_access = false};
-    auto made = transports::with_faults_of_environment(entry.make(context), context);
-    if (!made->is_engine()) {
-      throw_error(Code::Unsupported, "{} does not connect GPUs of different hosts: TUTTI_TRANSPORT names it",
-                  entry.name);
-    }
-    known = std::move(made);
-    engines_.push_back(known.get());
+    known = transports::make(entry, context);
+    if (known->is_engine()) engines_.push_back(known.get());
   }
   return *known;
 }
 
-link::OutLink DeviceNetwork::connect_out(Rank peer, uint32_t link_lane) {
-  return engine_to(peer).connect_out(peer, link_lane, Deadline::in(link_timeout_));
+link::OutLink BackendNetwork::connect_out(Rank peer, uint32_t link_lane) {
+  return transport_to(peer).connect_out(peer, link_lane, Deadline::in(link_timeout_));
 }
 
-link::InLink DeviceNetwork::connect_in(Rank peer, uint32_t link_lane) {
-  return engine_to(peer).connect_in(peer, link_lane, Deadline::in(link_timeout_));
+link::InLink BackendNetwork::connect_in(Rank peer, uint32_t link_lane) {
+  return transport_to(peer).connect_in(peer, link_lane, Deadline::in(link_timeout_));
 }
 
-void DeviceNetwork::failed(const Status& status, uint64_t call) { calls_.network_failed(status, call); }
+void BackendNetwork::failed(const Status& status, uint64_t call) {
+  if (calls_ != nullptr) calls_->network_failed(status, call);
+}
 
 }  // namespace tutti::comm

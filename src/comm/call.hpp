@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "base/rank.hpp"
-#include "exec/memory_kind.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::comm {
@@ -45,15 +44,18 @@ static_assert(sizeof(CallSpec) == 16 && std::has_unique_object_representations_v
 /// "all_gather_v(f32)", "split()".
 std::string describe(const CallSpec& spec);
 
+/// The number of the host's backend; the i-th of exec::backends() has number i + 1.
+inline constexpr uint8_t kHostBackend = 0;
+
 /// A call with its buffers. `scale` holds one element if the operator is PreMulSum, or the address of one.
 struct Call {
   CallSpec spec;
   const void* in = nullptr;
   void* out = nullptr;
   unsigned char scale[8] = {};
-  bool scale_on_device = false;  ///< `scale` is the address of an element in memory of the device
-  exec::MemoryKind memory = exec::MemoryKind::Host;
-  void* stream = nullptr;                      ///< of the device, where `memory` is Device
+  bool scale_by_address = false;  ///< `scale` is the address of an element in the backend's memory
+  uint8_t backend = kHostBackend;
+  void* stream = nullptr;                      ///< of the backend, if that is not the host's
   std::shared_ptr<const VectorBlocks> blocks;  ///< of a vector call
 };
 

@@ -9,7 +9,7 @@
 #include "base/format.hpp"
 #include "comm/stream.hpp"
 #include "control/describe.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -162,7 +162,7 @@ Status CallDiagnostics::cut_off_by_failure(const exec::Stall& stall) {
   return status;
 }
 
-void CallDiagnostics::device_failed(const std::string& why, const exec::Stall& stall) {
+void CallDiagnostics::processor_failed(const std::string& why, const exec::Stall& stall) {
   const std::string waited = stall.await == exec::Await::Nothing ? "" : ", which waited for " + awaited(stall);
   (void)fail(Code::SystemError, fmt::format("rank {}: {} in {}{}", endpoint_.rank(), why, describe_call(), waited));
 }
@@ -297,7 +297,7 @@ Status CallDiagnostics::fault(const exec::Fault& fault) {
 std::optional<std::string> CallDiagnostics::mismatch(Rank peer, const BoardAnswer& board) const {
   if (call_ == 0) return std::nullopt;  // a wrong transfer shows in its messages
   if (!board.spec || *board.spec == spec_) return std::nullopt;
-  if (board.repeats || own_board_.repeats()) return std::nullopt;  // the device compares the calls' tags
+  if (board.repeats || own_board_.repeats()) return std::nullopt;  // their backend compares the calls' tags
   if (auto first = first_difference(peer)) return first;
   return compare(peer, call_, spec_, *board.spec);
 }

@@ -53,7 +53,7 @@ class CallDiagnostics final : public exec::Observer {
   Status failed() override;
   /// failed(), and for what the call waited when it was ended.
   Status cut_off_by_failure(const exec::Stall& stall);
-  void device_failed(const std::string& why, const exec::Stall& stall) override;
+  void processor_failed(const std::string& why, const exec::Stall& stall) override;
   /// This rank waits in an exchange to which these ranks have not contributed. Fails the communicator if they never
   /// will. If `compare` is set, compares their calls with this rank's.
   void missing(const std::vector<Rank>& ranks, bool compare);

@@ -34,13 +34,8 @@ CallInfo call_info(const Prepared& prepared, const std::function<std::string(Ran
   std::set<std::string> transports;
   for (const exec::LinkId& link : program.out_links) transports.insert(transport_to(link.peer));
   for (const exec::LinkId& link : program.in_links) transports.insert(transport_to(link.peer));
-  if (*prepared.row.method == exec::methods::copy_engine) {
-    deliveries = {{exec::methods::copy_engine.name,
-                   "the copy engines of the GPUs move such blocks, so that no multiprocessor is used"}};
-  }
-  if (*prepared.row.method == exec::methods::nvls) {
-    deliveries = {{exec::methods::nvls.name, "the switch between the GPUs folds and multicasts"}};
-  }
+  const exec::Method& method = *prepared.row.method;
+  if (*method.delivery != '\0') deliveries = {{method.name, method.delivery}};
   CallInfo info{.algorithm = prepared.algorithm,
                 .method = prepared.row.method->name,
                 .window = program.window_bytes,

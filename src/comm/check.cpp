@@ -74,7 +74,10 @@ class Checker {
 
 void Communicator::check(const Call& call) const {
   if (!call.spec.is_vector) Checker(call, rank(), ranks()).run();  // else vector_call() has checked it
-  if (call.memory == exec::MemoryKind::Device) device_calls().check(call, rank(), ranks());
+  if (call.backend == kHostBackend || left_) return;
+  const BackendCalls& on = *on_[call.backend];
+  on.check_served(rank(), title());
+  on.check(call, rank(), ranks());
 }
 
 }  // namespace tutti::comm

@@ -13,7 +13,7 @@
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
-#include "exec/host/host_executor.hpp"
+#include "exec/host/host_backend.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -85,43 +85,74 @@ void Communicator::wire_up(JoinOptions options) {
   fabric_ = std::make_unique<Fabric>(*endpoint_, timeouts_.of_init(), std::move(options.arenas));
   links_ = std::make_unique<exec::Links>(*fabric_);
   diagnostics_.use_links(*links_);
-  executor_ = std::make_unique<exec::HostExecutor>(
-      exec::HostExecutor::Context{.rank = rank(),
-                                  .ranks = ranks(),
-                                  .links = links_.get(),
-                                  .arena = &fabric_->arena(),
-                                  .engines = fabric_->engines(),
-                                  .failed = &failed_,
-                                  .observer = &diagnostics_,
-                                  .backoff = &backoff_,
-                                  .threads = static_cast<uint32_t>(env().threads)});
-  planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_);
-  wire_up_device(options.device);
+  on_.push_back(std::make_unique<BackendCalls>(make_host_backend(), rank(), ranks()));
+  const auto& others = exec::backends();
+  options.processors.resize(others.size(), exec::kNoProcessor);
+  for (size_t i = 0; i < others.size(); ++i) {
+    on_.push_back(std::make_unique<BackendCalls>(*others[i], options.processors[i],
+                                                 BackendCalls::Context{.endpoint = *endpoint_,
+                                                                       .fabric = *fabric_,
+                                                                       .board = *board_,
+                                                                       .title = title(),
+                                                                       .timeouts = timeouts_,
+                                                                       .backoff = backoff_,
+                                                                       .observer = diagnostics_,
+                                                                       .cut_off = cut_off_}));
+  }
+}
+
+std::unique_ptr<exec::Backend> Communicator::make_host_backend() {
+  return std::make_unique<exec::HostBackend>(
+      exec::HostBackend::Context{.rank = rank(),
+                                 .ranks = ranks(),
+                                 .links = links_.get(),
+                                 .arena = &fabric_->arena(),
+                                 .engines = fabric_->engines(),
+                                 .failed = &failed_,
+                                 .observer = &diagnostics_,
+                                 .backoff = &backoff_,
+                                 .threads = static_cast<uint32_t>(env().threads)});
 }
 
 Communicator::~Communicator() {
-  device_calls_.reset();
-  executor_.reset();
+  while (!on_.empty()) on_.pop_back();
   Fabric::retire(std::move(fabric_), endpoint_);
 }
 
 void Communicator::retire() {
   current_ = nullptr;
   host_ranks_.reset();
-  device_calls_.reset();
-  planner_.reset();
-  executor_.reset();
+  while (!on_.empty()) on_.pop_back();
   links_.reset();
   Fabric::retire(std::move(fabric_), endpoint_);
 }
 
+std::vector<int> Communicator::processors() const {
+  std::vector<int> all;
+  for (size_t i = 1; i < on_.size(); ++i) all.push_back(on_[i]->processor());
+  return all;
+}
+
+const BackendCalls* Communicator::on(std::string_view backend) const {
+  for (const auto& on : on_) {
+    if (backend == on->name()) return on.get();
+  }
+  return nullptr;
+}
+
+bool Communicator::uses_others() const {
+  return std::any_of(on_.begin(), on_.end(), [](const auto& on) { return on->processor() != exec::kNoProcessor; });
+}
+
 void Communicator::agree(bool groups_given) {
-  Agreement agreed =
-      comm::agree(*endpoint_, *fabric_, groups_, groups_given, device_report(), Deadline::in(timeouts_.of_init()));
+  const Deadline deadline = Deadline::in(timeouts_.of_init());
+  std::map<std::string, BackendReport> reports;
+  for (size_t i = 1; i < on_.size(); ++i) reports[on_[i]->name()] = on_[i]->report();
+  Agreement agreed = comm::agree(*endpoint_, *fabric_, groups_, groups_given, std::move(reports), deadline);
   backoff_ = agreed.backoff;
   if (agreed.inputs.hand_over.reading != transports::ReadAccess::None) fabric_->all_read();
-  planner_->agree(agreed.table, groups_);
-  agree_on_device(agreed);
+  on_.front()->use(agreed.inputs, agreed.table, groups_);
+  for (size_t i = 1; i < on_.size(); ++i) on_[i]->agree(agreed, groups_, Deadline::in(timeouts_.of_init()));
   inputs_ = agreed.inputs;
   host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
   log_decisions(std::move(agreed));
@@ -156,50 +187,72 @@ Status Communicator::unusable_status() const {
           fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
 }
 
-exec::Executor* Communicator::begin(Work work, Status& status) {
+/// What calls have left on backends that the calling threads drive.
+void Communicator::abort_driven() {
+  for (const auto& on : on_) {
+    if (on->refused().empty() && on->is_driven()) on->backend().abort();
+  }
+}
+
+exec::Pending* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
     status = unusable_status();
-    if (!left_) executor_->abort();  // others may wait for it to read what came before it heard of that
+    if (!left_) abort_driven();  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
-  if (work.front().memory == exec::MemoryKind::Device) {
-    status = enqueue_on_device(work);
-    return nullptr;
-  }
+  const CallSpec& first = work.front().spec;
+  const bool driven = on_[work.front().backend]->is_driven();
   try {
-    if (work.front().spec.collective != Collective::SendRecv) {
-      begin_collective(work.front());
-      return executor_.get();
-    }
-    status = copy_to_self(work, std::memmove);  // a mistake of this rank alone: the communicator remains usable
-    return status.ok() && begin_transfers(work) ? executor_.get() : nullptr;
+    if (first.collective != Collective::SendRecv) return begin_collective(work.front());
+    return begin_transfers(work, status);
   } catch (const Error& error) {
-    status = diagnostics_.link_failed(error.code(), error.what());
+    status =
+        driven ? diagnostics_.link_failed(error.code(), error.what())
+               : diagnostics_.fail(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(first), error.what()));
   } catch (const std::exception& error) {
     status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
+  if (!driven) return nullptr;
   diagnostics_.end();  // it may have waited for staging memory
-  executor_->abort();
+  abort_driven();
   return nullptr;
 }
 
-void Communicator::begin_collective(const Call& call) {
+exec::Pending* Communicator::begin_collective(const Call& call) {
+  BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
-  diagnostics_.begin(calls_, call.spec);
+  if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
+  exec::Binding binding{.scale = scale_of(call), .scale_by_address = call.scale_by_address, .stream = call.stream};
   if (call.spec.is_vector) {
     board_->enter_blocks(calls_, call.blocks);
-    Prepared& prepared = planner_->vector(call);
-    copy_own_block(call, rank());
-    return launch(prepared, {.tag = next_tag(prepared), .scale = scale_of(call)});
+    const Prepared& prepared = on.planner().vector(call);
+    const OwnBlock own = own_block(call, rank());
+    if (own.bytes > 0) on.backend().copy(own.to, own.from, own.bytes, call.stream);
+    return enqueue_collective(on, prepared, binding);
   }
-  const KnownCall& known = planner_->collective(call);
-  launch(*known.program, {.in = call.in,
-                          .out = call.out,
-                          .in_region = &known.in_region,
-                          .out_region = &known.out_region,
-                          .tag = next_tag(*known.program),
-                          .scale = scale_of(call)});
+  const KnownCall& known = on.planner().collective(call);
+  binding.in = call.in;
+  binding.out = call.out;
+  binding.in_region = &known.in_region;
+  binding.out_region = &known.out_region;
+  return enqueue_collective(on, *known.program, binding);
+}
+
+/// Calls of an asynchronous backend have ended here when they are enqueued. It numbers them itself, and compares tags.
+exec::Pending* Communicator::enqueue_collective(BackendCalls& on, const Prepared& prepared, exec::Binding& binding) {
+  if (on.is_driven()) {
+    binding.tag = next_tag(prepared);
+    return enqueue(on, prepared, binding);
+  }
+  ++enqueued_;
+  binding.tag = prepared.salt & link::kTagMask;
+  if (prepared.row.method->counted_apart) board_->uncount();
+  on.enqueued().add(calls_, prepared.key.spec, prepared);
+  exec::Pending* const none = enqueue(on, prepared, binding);
+  if (on.backend().repeats()) board_->repeat();
+  board_->leave(calls_);
+  return none;
 }
 
 /// The tag of the current call, which is equal on all ranks.
@@ -208,16 +261,16 @@ uint64_t Communicator::next_tag(const Prepared& prepared) {
   return (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
 }
 
-void Communicator::launch(const Prepared& prepared, const exec::Binding& binding) {
+exec::Pending* Communicator::enqueue(BackendCalls& on, const Prepared& prepared, const exec::Binding& binding) {
   current_ = &prepared;
-  current_on_device_ = false;
+  current_on_ = &on;
   diagnostics_.set_algorithm(prepared.algorithm);
   fabric_->begin_call();
-  executor_->launch(*prepared.execution, binding);
+  return on.backend().enqueue(*prepared.execution, binding);
 }
 
 /// Transfers between this rank and itself need no link: the k-th send is copied to the k-th receive.
-Status Communicator::copy_to_self(Work work, const Copy& copy) const {
+Status Communicator::copy_to_self(Work work, exec::Backend& backend) const {
   std::vector<const Call*> sends, receives;
   for (const Call& call : work) {
     if (call.spec.root == rank()) (call.spec.sends ? sends : receives).push_back(&call);
@@ -233,7 +286,7 @@ Status Communicator::copy_to_self(Work work, const Copy& copy) const {
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const size_t bytes = sends[i]->spec.count * size_of(sends[i]->spec.type);
-    if (bytes > 0) copy(receives[i]->out, sends[i]->in, bytes);
+    if (bytes > 0) backend.copy(receives[i]->out, sends[i]->in, bytes, work.front().stream);
   }
   return {};
 }
@@ -249,20 +302,41 @@ void Communicator::enter_transfers(Work work) {
   }
 }
 
-/// False if every transfer is with this rank itself.
-bool Communicator::begin_transfers(Work work) {
+/// The transfers of a group run on the first one's stream; the others' streams wait for them. What `status` says is a
+/// mistake of this rank alone: the communicator remains usable.
+exec::Pending* Communicator::begin_transfers(Work work, Status& status) {
+  BackendCalls& on = *on_[work.front().backend];
+  exec::Backend& backend = on.backend();
+  void* const stream = work.front().stream;
+  for (const Call& call : work) {
+    if (call.backend != work.front().backend) {
+      status = {Code::InvalidUsage, fmt::format("rank {}: the transfers of one group lie in memory of {} and in memory "
+                                                "of {}: make two groups of them",
+                                                rank(), on.name(), on_[call.backend]->name())};
+      return nullptr;
+    }
+    if (call.stream != stream) backend.order(call.stream, stream);
+  }
+  status = copy_to_self(work, backend);
+  if (!status.ok()) return nullptr;
   enter_transfers(work);
-  diagnostics_.begin(group_);
-  if (group_.empty()) return false;
-  launch(planner_->transfers(group_), {});
-  return true;
+  exec::Pending* pending = nullptr;
+  if (on.is_driven()) diagnostics_.begin(group_);
+  if (!group_.empty()) {
+    const Prepared& prepared = on.planner().transfers(group_);
+    if (!on.is_driven()) on.enqueued().add(group_, prepared.algorithm);
+    pending = enqueue(on, prepared, {.stream = stream, .numbered = false});
+  }
+  for (const Call& call : work) {
+    if (call.stream != stream) backend.order(stream, call.stream);
+  }
+  return pending;
 }
 
-Status Communicator::failure_status() {
-  Status& status = executor_->status();
-  const bool is_told = control::said_by(rank(), status.text) == status.text;
-  if (has_failed() && is_told) return std::move(status);
-  return diagnostics_.link_failed(status.code, status.text);  // an engine detected it: a consequence, if it has failed
+Status Communicator::failure_status(Status& found) {
+  const bool is_told = control::said_by(rank(), found.text) == found.text;
+  if (has_failed() && is_told) return std::move(found);
+  return diagnostics_.link_failed(found.code, found.text);  // an engine detected it: a consequence, if it has failed
 }
 
 Status Communicator::failure() const {

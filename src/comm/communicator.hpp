@@ -17,11 +17,11 @@
 #include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/agreement.hpp"
+#include "comm/backend_calls.hpp"
 #include "comm/call.hpp"
 #include "comm/call_board.hpp"
 #include "comm/call_diagnostics.hpp"
 #include "comm/decision_log.hpp"
-#include "comm/device_calls.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
 #include "comm/host_ranks.hpp"
@@ -29,8 +29,8 @@
 #include "comm/planner.hpp"
 #include "comm/pre_mul_scalars.hpp"
 #include "control/endpoint.hpp"
-#include "exec/executor.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/pending.hpp"
+#include "exec/wait.hpp"
 
 namespace tutti::comm {
 
@@ -42,10 +42,10 @@ struct SplitResult {
   control::UniqueId id;
   Rank ranks = 0, rank = 0;
   Groups groups;
-  std::string title;                                 ///< in messages
-  uint64_t call = 0;                                 ///< the number of the split
-  control::JoinTerms terms;                          ///< with its ranks as numbered in the communicator that was split
-  std::shared_ptr<transports::SegmentFiles> arenas;  ///< of the communicator that was split
+  std::string title;                           ///< in messages
+  uint64_t call = 0;                           ///< the number of the split
+  control::JoinTerms terms;                    ///< with its ranks as numbered in the communicator that was split
+  std::shared_ptr<link::SegmentFiles> arenas;  ///< of the communicator that was split
 };
 
 class Communicator {
@@ -64,19 +64,23 @@ class Communicator {
   const Timeouts& timeouts() const { return timeouts_; }
   /// Of calls that wait now and later; 0: TUTTI_TIMEOUT.
   void set_timeout(double seconds) { timeouts_.call.set(seconds); }
-  /// On which this rank's calls on device memory run; kNoDevice: they are refused.
-  int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
+  /// By backend, but the host's: the processor that runs this rank's calls; kNoProcessor: they are refused.
+  std::vector<int> processors() const;
+  /// Are calls served on some backend but the host's?
+  bool uses_others() const;
   /// The machine, as its algorithms were chosen for.
   const select::CostInputs& inputs() const { return inputs_; }
-  /// Of calls on device memory. Null: they are refused, because of no_device().
-  const DeviceCalls* on_device() const { return device_calls_.get(); }
-  const std::string& no_device() const { return no_device_; }
+  /// By the backend's name; null: this process has no such backend.
+  const BackendCalls* on(std::string_view backend) const;
   PreMulScalars& pre_mul_scalars() { return pre_mul_scalars_; }
 
   /// Throws Error(InvalidArgument) with the first mistake in a call; touches no buffer.
   void check(const Call& call) const;
-  /// True if this very call was checked before. Only the thread whose ticket is served may ask.
-  bool was_checked(const Call& call) const { return !left_ && planner_->was_checked(call); }
+  /// True if this very call was checked before; never of memory that another backend may have lost meanwhile. Only the
+  /// thread whose ticket is served may ask.
+  bool was_checked(const Call& call) const {
+    return call.backend == kHostBackend && !left_ && on_.front()->planner().was_checked(call);
+  }
 
   /// Tickets are served in the order in which they were taken, on whatever threads.
   uint64_t take_ticket() { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
@@ -84,15 +88,15 @@ class Communicator {
     if (serving_.load(std::memory_order_acquire) != ticket) await_others(ticket);
   }
 
-  /// Starts `work`, which must outlive `finish`, on the executor for its memory. Null if it has ended already, with
-  /// success or with an error in `status`.
-  exec::Executor* begin(Work work, Status& status);
+  /// Starts `work`, which must outlive `finish`, on the backend of its memory. Null if there is nothing to wait for: it
+  /// has been enqueued, has ended, or has failed with an error in `status`.
+  exec::Pending* begin(Work work, Status& status);
   /// Ends it; sets `status` if it failed.
-  void finish(Status& status) {
+  void finish(exec::Pending& pending, Status& status) {
     board_->leave(calls_);
     diagnostics_.end();
-    if (!executor_->status().ok()) {
-      status = failure_status();
+    if (!pending.status().ok()) {
+      status = failure_status(pending.status());
     } else {
       sent_ += current_->execution->sent();
     }
@@ -155,26 +159,18 @@ class Communicator {
   void wire_up(JoinOptions options);
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
-  CallInfo device_call_info(const Prepared& made) const;
+  CallInfo info_of(const Prepared& made, const BackendCalls& on) const;
   void await_others(uint64_t ticket) const;
-  void wire_up_device(int device);
-  DeviceReport device_report() const;
-  void agree_on_device(const Agreement& agreed);
-  std::string why_no_nvls(const Agreement& agreed, bool some_share) const;
-  std::string agree_on_nvls(const Agreement& agreed, bool some_share);
-  std::string make_nvls();
-  DeviceCalls& device_calls() const;
-  Status enqueue_on_device(Work work);
-  void enqueue_collective(const Call& call);
-  Status enqueue_transfers(Work work);
-  void begin_collective(const Call& call);
+  std::unique_ptr<exec::Backend> make_host_backend();
+  void abort_driven();
+  exec::Pending* begin_collective(const Call& call);
+  exec::Pending* enqueue_collective(BackendCalls& on, const Prepared& prepared, exec::Binding& binding);
+  exec::Pending* begin_transfers(Work work, Status& status);
   uint64_t next_tag(const Prepared& prepared);
-  void launch(const Prepared& prepared, const exec::Binding& binding);
-  using Copy = std::function<void(void* to, const void* from, size_t bytes)>;
-  Status copy_to_self(Work work, const Copy& copy) const;
+  exec::Pending* enqueue(BackendCalls& on, const Prepared& prepared, const exec::Binding& binding);
+  Status copy_to_self(Work work, exec::Backend& backend) const;
   void enter_transfers(Work work);
-  bool begin_transfers(Work work);
-  Status failure_status();
+  Status failure_status(Status& found);
   Status unusable_status() const;
   Status found_while_leaving() const;
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
@@ -191,25 +187,21 @@ class Communicator {
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
   exec::Backoff backoff_;
-  std::unique_ptr<exec::Executor> executor_;  // for host memory
-  std::unique_ptr<Planner> planner_;
   const std::shared_ptr<CutOffCall> cut_off_ = std::make_shared<CutOffCall>();
-  std::unique_ptr<DeviceCalls> device_calls_;  // null: calls on device memory are refused, because of …
-  std::string no_device_;                      // … this
+  std::vector<std::unique_ptr<BackendCalls>> on_;  // by backend, the host's first
   PreMulScalars pre_mul_scalars_;
-  std::shared_ptr<const RanksByProcess> host_ranks_;  // counted for others' sake as long as this one is used
-  select::CostInputs inputs_;                         // what the decision table was made from
-  std::unique_ptr<DecisionLog> decision_log_;         // null: nothing is logged
-  std::unique_ptr<DecisionLog> device_log_;           // the same of calls on device memory
+  std::shared_ptr<const RanksByProcess> host_ranks_;         // counted for others' sake as long as this one is used
+  select::CostInputs inputs_;                                // what the decision table was made from
+  std::vector<std::unique_ptr<DecisionLog>> decision_logs_;  // by backend; empty: nothing is logged
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;
-  uint64_t calls_ = 0;                 // collectives
-  uint64_t enqueued_ = 0;              // of them on the device
-  uint64_t digest_ = 0;                // of all collectives, in order
-  const Prepared* current_ = nullptr;  // the running call, or the last one …
-  bool current_on_device_ = false;     // … and where it runs
-  uint64_t sent_ = 0;                  // bytes, by the calls that have succeeded
+  uint64_t calls_ = 0;                        // collectives
+  uint64_t enqueued_ = 0;                     // of them on asynchronous backends
+  uint64_t digest_ = 0;                       // of all collectives, in order
+  const Prepared* current_ = nullptr;         // the running call, or the last one …
+  const BackendCalls* current_on_ = nullptr;  // … and where it runs
+  uint64_t sent_ = 0;                         // bytes, by the calls that have succeeded
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

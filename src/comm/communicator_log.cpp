@@ -83,28 +83,28 @@ void Communicator::log_decisions(Agreement agreed) {
   }
   const bool explains = env().explain && rank() == 0;
   if (!explains && !log_enabled(LogLevel::Debug)) return;
-  decision_log_ = std::make_unique<DecisionLog>(rank(), agreed.inputs,
-                                                rank() == 0 ? select::machine_text(agreed.inputs, agreed.notes) : "");
-  planner_->on_new_program([this](const Prepared& made) {
-    decision_log_->log_first(made.key.spec, call_info(made, [this](Rank peer) { return fabric_->transport_to(peer); }));
-  });
-  if (device_calls_ == nullptr) return;
-  device_log_ = std::make_unique<DecisionLog>(
-      rank(), device_calls_->inputs(),
-      rank() == 0 ? select::machine_text(device_calls_->inputs(), device_calls_->notes()) : "");
-  device_calls_->planner().on_new_program(
-      [this](const Prepared& made) { device_log_->log_first(made.key.spec, device_call_info(made)); });
+  for (const auto& on : on_) {
+    if (!on->refused().empty()) continue;
+    const bool is_host = on == on_.front();
+    const std::string machine =
+        rank() == 0 ? select::machine_text(on->inputs(), is_host ? agreed.notes : on->notes()) : "";
+    decision_logs_.push_back(std::make_unique<DecisionLog>(rank(), on->inputs(), machine));
+    on->planner().on_new_program([this, log = decision_logs_.back().get(), &served = *on](const Prepared& made) {
+      log->log_first(made.key.spec, info_of(made, served));
+    });
+  }
 }
 
-CallInfo Communicator::device_call_info(const Prepared& made) const {
-  const transports::Transport& near = device_calls_->executor().transport();
-  return call_info(made, [&](Rank peer) { return near.probe(peer).ok ? near.name() : fabric_->transport_to(peer); });
+CallInfo Communicator::info_of(const Prepared& made, const BackendCalls& on) const {
+  return call_info(made, [&](Rank peer) {
+    const std::string own = on.backend().transport_to(peer);
+    return own.empty() ? fabric_->transport_to(peer) : own;
+  });
 }
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .method = "none", .transport = "none", .delivery = "none"};
-  return current_on_device_ ? device_call_info(*current_)
-                            : call_info(*current_, [this](Rank peer) { return fabric_->transport_to(peer); });
+  return info_of(*current_, *current_on_);
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

@@ -103,7 +103,7 @@ std::string Communicator::drop_at_exit() {
 Status Communicator::leave() {
   left_ = true;
   Status failed = failure();
-  if (!failed.ok()) executor_->abort();
+  if (!failed.ok()) abort_driven();
   std::vector<control::PeerTransfers> traffic;
   for (const auto& [transfer, number] : transfer_counts_) {
     const auto [peer, sends] = transfer;
@@ -113,10 +113,12 @@ Status Communicator::leave() {
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
   uint64_t calls = calls_;
-  if (device_calls_ != nullptr) {  // a graph may have replayed calls that were enqueued once
-    calls += device_calls_->executor().finish(timeouts_.of_calls()) - enqueued_;
+  for (const auto& on : on_) {  // some may have been repeated that were enqueued once
+    if (on->is_driven() || !on->refused().empty()) continue;
+    calls += on->backend().finish(timeouts_.of_calls());
     if (failed.ok()) failed = failure();
   }
+  calls -= enqueued_;
   const control::LeaveResult result =
       endpoint_->leave(calls, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
   if (failed.ok()) failed = found_while_leaving();

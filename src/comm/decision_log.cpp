@@ -93,7 +93,7 @@ std::string algorithms_text(const select::DecisionTable& table) {
           at + 1 < rows.size() && rows[at + 1].row.algorithm == row.algorithm && rows[at + 1].row.method == row.method;
       if (same) continue;  // other windows or deliveries
       line += fmt::format("{}{}", line.empty() ? "" : ", ", select::name_of_algorithm(row));
-      if (row.method->memory != exec::MemoryKind::Host) line += fmt::format(" by {}", row.method->name);
+      if (!row.method->is_on_host()) line += fmt::format(" by {}", row.method->name);
       if (at + 1 < rows.size()) line += " below " + to_text(Bytes{rows[at].below});
     }
     if (!line.empty()) text += fmt::format("\n    {}: {}", name_of(static_cast<Collective>(i)), line);

@@ -13,7 +13,6 @@
 #include "base/spelling.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
-#include "transports/fault/fault.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -67,7 +66,7 @@ struct Fabric::Parts {
     unsigned char* base_;
   };
 
-  transports::Segment segment;
+  link::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<link::Arena> arena;
   const volatile uint64_t word = random_u64();  // peers try to read it
@@ -78,8 +77,7 @@ struct Fabric::Parts {
   /// The transport of this entry, made at first use.
   Transport& transport(const transports::TransportEntry& entry, const transports::Context& context) {
     Transport*& known = by_name[entry.name];
-    if (known == nullptr)
-      known = transports.emplace_back(with_faults_of_environment(entry.make(context), context)).get();
+    if (known == nullptr) known = transports.emplace_back(transports::make(entry, context)).get();
     return *known;
   }
 };
@@ -104,13 +102,13 @@ struct Fabric::ProcessShared {
   }
 };
 
-Fabric::Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<transports::SegmentFiles> arenas)
+Fabric::Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<link::SegmentFiles> arenas)
     : endpoint_(endpoint),
       link_timeout_(link_timeout),
       cma_(env().cma),
       parts_(std::make_unique<Parts>()),
       process_shared_(ProcessShared::of(endpoint.name())),
-      arenas_(arenas != nullptr ? std::move(arenas) : std::make_shared<transports::SegmentFiles>()),
+      arenas_(arenas != nullptr ? std::move(arenas) : std::make_shared<link::SegmentFiles>()),
       calls_(&parts_->calls) {
   make_arena();
   make_routes();
@@ -201,7 +199,6 @@ Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) 
   const std::string& wanted = env().transport;
   Route route;
   for (const transports::TransportEntry& entry : transports::transports()) {
-    if (entry.device != nullptr) continue;  // its links are between devices
     route.reach = {.ok = false, .why_not = "TUTTI_TRANSPORT is " + wanted};
     if (wanted.empty() || wanted == entry.name) {
       Transport& made = parts_->transport(entry, context);
@@ -259,7 +256,7 @@ void Fabric::serve_readability() {
   });
 }
 
-transports::ReadAccess Fabric::try_words(const std::vector<transports::Word>& words) {
+transports::ReadAccess Fabric::probe_cma(const std::vector<transports::Word>& words) {
   auto least = transports::ReadAccess::Direct;
   std::vector<bool> readable;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {

@@ -11,7 +11,7 @@
 #include "base/env.hpp"
 #include "control/endpoint.hpp"
 #include "exec/links.hpp"
-#include "transports/shm/segment.hpp"
+#include "link/segment.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -26,6 +26,7 @@ struct FabricReport {
   struct Slowest {  ///< the slowest of some links
     double alpha = 0, beta = 0;
     bool in_place = true;  ///< all of them can read the peer's memory
+    static void fields(auto& m, auto& v) { v.real(m.alpha), v.real(m.beta), v.flag(m.in_place); }
   };
   uint64_t staging = 0;                  ///< bytes
   uint64_t longest = uint64_t{1} << 40;  ///< bytes of a message that all links can carry
@@ -35,12 +36,25 @@ struct FabricReport {
   std::string cores;                          ///< cores on which it may run, as to_text(Cores)
   uint64_t arena = 0;                         ///< of its staging memory and links
   std::map<std::string, std::string> routes;  ///< by relation ("between hosts"): transports, joined by '+'
+
+  static constexpr size_t kMaxRelations = 8, kMaxWords = 16 << 10;
+  static void fields(auto& m, auto& v) {
+    v.number(m.staging);
+    v.number(m.longest);
+    v.map(m.links, kMaxRelations, kMaxWords);
+    v.words(m.unreachable, kMaxWords);
+    v.number(m.word.at);
+    v.number(m.word.value);
+    v.text(m.cores, kMaxWords);
+    v.number(m.arena);
+    v.map(m.routes, kMaxRelations, kMaxWords);
+  }
 };
 
 class Fabric final : public exec::Connector {
  public:
   /// Links are made within `link_timeout` seconds. `arenas`: of the communicator that was split; null for no split.
-  Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<transports::SegmentFiles> arenas);
+  Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<link::SegmentFiles> arenas);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
@@ -49,14 +63,14 @@ class Fabric final : public exec::Connector {
   const FabricReport& report() const { return report_; }
   /// Finds out what this rank can do with each peer's memory, tried on the words that they reported, by rank. Returns
   /// the weakest access to any peer's zero-copy data.
-  transports::ReadAccess try_words(const std::vector<transports::Word>& words);
-  /// Each rank can read all others, as try_words() found on all of them: traits() need not ask peers.
+  transports::ReadAccess probe_cma(const std::vector<transports::Word>& words);
+  /// Each rank can read all others, as probe_cma() found on all of them: traits() need not ask peers.
   void all_read() { all_read_ = true; }
   /// TUTTI_CMA; nothing else reads it.
   Cma cma() const { return cma_; }
   link::Arena& arena() { return *arena_; }
   /// The files from which its splits cut their arenas.
-  const std::shared_ptr<transports::SegmentFiles>& arenas() const { return arenas_; }
+  const std::shared_ptr<link::SegmentFiles>& arenas() const { return arenas_; }
   /// The call before this one has ended: nothing that its lanes found is in use any more.
   void begin_call() { ++*calls_; }
   /// The entry of the transport used for a peer.
@@ -90,7 +104,7 @@ class Fabric final : public exec::Connector {
   const Cma cma_;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<ProcessShared> process_shared_;
-  const std::shared_ptr<transports::SegmentFiles> arenas_;
+  const std::shared_ptr<link::SegmentFiles> arenas_;
   link::Arena* arena_ = nullptr;
   uint64_t* calls_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer

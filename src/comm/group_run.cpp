@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/ticket.hpp"
-#include "exec/executor.hpp"
+#include "exec/pending.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
@@ -19,28 +19,27 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 /// The progress of a group on one communicator.
 struct Progress {
   CommunicatorCalls& calls;
-  size_t next = 0;                     // work to begin next
-  std::optional<TicketGuard> guard;    // of the running work …
-  exec::Executor* executor = nullptr;  // … if any, which runs it
+  size_t next = 0;                   // work to begin next
+  std::optional<TicketGuard> guard;  // of the running work …
+  exec::Pending* pending = nullptr;  // … if any is under way
   std::chrono::steady_clock::time_point start{};
 
   bool begin_next(Status& first) {
-    while (executor == nullptr && next < calls.works.size()) {
+    while (pending == nullptr && next < calls.works.size()) {
       guard.emplace(*calls.comm, calls.tickets[next]);
       Status status;
       if (calls.comm->traces()) start = std::chrono::steady_clock::now();
-      executor = calls.comm->begin(calls.works[next++], status);
-      if (calls.comm->traces() && executor == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
-      if (executor == nullptr) guard.reset();
+      pending = calls.comm->begin(calls.works[next++], status);
+      if (calls.comm->traces() && pending == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
+      if (pending == nullptr) guard.reset();
       if (first.ok()) first = std::move(status);
     }
-    return executor != nullptr;
+    return pending != nullptr;
   }
 
   void finish(Status& first) {
-    executor = nullptr;
     Status status;
-    calls.comm->finish(status);
+    calls.comm->finish(*std::exchange(pending, nullptr), status);
     if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, seconds_since(start));
     guard.reset();
     if (first.ok()) first = std::move(status);
@@ -48,15 +47,15 @@ struct Progress {
 };
 
 /// Begins what can be begun and runs until some work is done. False if no work is left.
-bool run_on(std::vector<Progress>& all, std::vector<exec::Executor*>& executors, Status& first) {
-  executors.clear();
+bool run_on(std::vector<Progress>& all, std::vector<exec::Pending*>& pending, Status& first) {
+  pending.clear();
   for (Progress& one : all) {
-    if (one.begin_next(first)) executors.push_back(one.executor);
+    if (one.begin_next(first)) pending.push_back(one.pending);
   }
-  if (executors.empty()) return false;
-  exec::drain_one(executors, all.front().calls.comm->backoff());
+  if (pending.empty()) return false;
+  exec::wait_for_one(pending, all.front().calls.comm->backoff());
   for (Progress& one : all) {
-    if (one.executor != nullptr && one.executor->done()) one.finish(first);
+    if (one.pending != nullptr && one.pending->done()) one.finish(first);
   }
   return true;
 }
@@ -68,14 +67,14 @@ Status run_communicators(std::vector<CommunicatorCalls>& per_communicator) {
   Status first;
   std::vector<Progress> all;
   for (CommunicatorCalls& calls : per_communicator) all.push_back({calls});
-  std::vector<exec::Executor*> executors;
+  std::vector<exec::Pending*> pending;
   for (bool more = true; more;) {
     try {
-      more = run_on(all, executors, first);
+      more = run_on(all, pending, first);
     } catch (const std::exception& error) {  // the remaining work fails, each when its ticket is served
       for (Progress& one : all) {
         first = one.calls.comm->fail_internally(error.what());
-        if (one.executor != nullptr) std::exchange(one.executor, nullptr)->abort();
+        if (one.pending != nullptr) std::exchange(one.pending, nullptr)->abort();
         one.guard.reset();
       }
     }

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/env.hpp"
+#include "comm/placement.hpp"
 #include "control/bootstrap/launch.hpp"
 #include "control/host.hpp"
 
@@ -27,9 +28,10 @@ UniqueId create_unique_id() {
 
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_own_launch();
-  if (!launch) return Communicator::join(create_unique_id(), 1, 0, {.title = "world", .device = current_device()});
+  if (!launch)
+    return Communicator::join(create_unique_id(), 1, 0, {.title = "world", .processors = current_processors()});
   const UniqueId id = control::exchange_unique_id(*launch, Deadline::in(env().init_timeout));
-  return Communicator::join(id, launch->size, launch->rank, {.title = "world", .device = current_device()});
+  return Communicator::join(id, launch->size, launch->rank, {.title = "world", .processors = current_processors()});
 }
 
 }  // namespace tutti::comm

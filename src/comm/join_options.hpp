@@ -7,7 +7,7 @@
 #include "base/env.hpp"
 #include "comm/groups.hpp"
 #include "control/endpoint.hpp"
-#include "transports/shm/segment.hpp"
+#include "link/segment.hpp"
 
 namespace tutti::comm {
 
@@ -55,8 +55,8 @@ struct JoinOptions {
   Groups groups;      ///< of near ranks, where the ranks know them already; null: by TUTTI_GROUPS, or else by host
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
-  int device = -1;                                   ///< on which this rank's calls on device memory run; −1: none
-  std::shared_ptr<transports::SegmentFiles> arenas;  ///< of the communicator that is split; null: this is no split
+  std::vector<int> processors = {};  ///< by backend: which this rank's calls use (comm/placement.hpp); empty: none
+  std::shared_ptr<link::SegmentFiles> arenas;  ///< of the communicator that is split; null: this is no split
   control::JoinTerms terms;
 };
 

@@ -1,10 +1,10 @@
 #include "comm/memory.hpp"
 
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "base/format.hpp"
-#include "comm/devices.hpp"
+#include "comm/placement.hpp"
 #include "control/host.hpp"
 #include "link/mapped_memory.hpp"
 
@@ -12,38 +12,53 @@ namespace tutti::comm {
 
 namespace {
 
-/// Memory of devices that was allocated here.
-struct DeviceBuffers {
+/// Memory of other backends that was allocated here.
+struct OtherBuffers {
   std::mutex mutex;
-  std::set<void*> all;
-  static DeviceBuffers& of_this_process() {
-    static auto* const kBuffers = new DeviceBuffers;
+  std::map<void*, const exec::BackendEntry*> all;
+  static OtherBuffers& of_this_process() {
+    static auto* const kBuffers = new OtherBuffers;
     return *kBuffers;
   }
 };
 
-void* allocate_on_device(uint64_t bytes) {
-  exec::DeviceModule* const module = device_module();
-  if (module == nullptr) {
-    throw_error(Code::Unsupported, "there is no memory of devices: the module cuda is not installed");
+/// Of the first backend of which this thread uses a processor; else the first says what is wrong.
+const exec::BackendEntry& backend_of_this_thread() {
+  const auto& all = exec::backends();
+  if (all.empty()) {
+    throw_error(Code::Unsupported,
+                "there is no memory of devices: no backend for it is installed (`tutti info` says why)");
   }
-  void* const buffer = module->allocate(bytes);
-  DeviceBuffers& buffers = DeviceBuffers::of_this_process();
+  for (const exec::BackendEntry* entry : all) {
+    if (entry->current() != exec::kNoProcessor) return *entry;
+  }
+  return *all.front();
+}
+
+void* allocate_elsewhere(uint64_t bytes) {
+  const exec::BackendEntry& entry = backend_of_this_thread();
+  void* const buffer = entry.allocate(bytes);
+  OtherBuffers& buffers = OtherBuffers::of_this_process();
   const std::lock_guard lock(buffers.mutex);
-  buffers.all.insert(buffer);
+  buffers.all[buffer] = &entry;
   return buffer;
 }
 
-bool is_device_buffer(void* buffer) {
-  DeviceBuffers& buffers = DeviceBuffers::of_this_process();
+/// Null: it is none of them. Forgets it.
+const exec::BackendEntry* take_owner(void* buffer) {
+  OtherBuffers& buffers = OtherBuffers::of_this_process();
   const std::lock_guard lock(buffers.mutex);
-  return buffers.all.erase(buffer) > 0;
+  const auto found = buffers.all.find(buffer);
+  if (found == buffers.all.end()) return nullptr;
+  const exec::BackendEntry* const owner = found->second;
+  buffers.all.erase(found);
+  return owner;
 }
 
 }  // namespace
 
 void* allocate_buffer(uint64_t bytes, BufferKind kind) {
-  if (kind == BufferKind::Device) return allocate_on_device(bytes);
+  if (kind == BufferKind::Device) return allocate_elsewhere(bytes);
   using Kind = link::SharedMemory::Kind;
   return control::on_this_host([&] {
     return link::SharedMemory::of_this_process().allocate(bytes, kind == BufferKind::Mapped ? Kind::Mapped : Kind::Any);
@@ -51,7 +66,7 @@ void* allocate_buffer(uint64_t bytes, BufferKind kind) {
 }
 
 void free_buffer(void* buffer) {
-  if (is_device_buffer(buffer)) return device_module()->release(buffer);
+  if (const exec::BackendEntry* const owner = take_owner(buffer)) return owner->release(buffer);
   link::SharedMemory::of_this_process().release(buffer);
 }
 

@@ -1,78 +1,79 @@
-#include "comm/devices.hpp"
+#include "comm/placement.hpp"
 
-#include <algorithm>
 #include <array>
-#include <mutex>
+#include <cstring>
 
 #include "base/format.hpp"
-#include "transports/transport.hpp"
 
 namespace tutti::comm {
-
-exec::DeviceModule* device_module() {
-  for (const transports::TransportEntry& entry : transports::transports()) {
-    if (entry.device != nullptr) return entry.device;
-  }
-  return nullptr;
-}
-
-int current_device() {
-  exec::DeviceModule* const module = device_module();
-  return module == nullptr ? kNoDevice : module->current();
-}
-
 namespace {
 
-using Kind = exec::Pointer::Kind;
+/// By number: used by a rank of this process.
+std::array<std::atomic<bool>, 256>& used() {
+  static std::array<std::atomic<bool>, 256> all{};
+  return all;
+}
 
-/// Allocations of devices that calls had buffers in. The driver does not know an address of memory that was freed;
-/// without this it would count as the host's.
-class KnownAllocations {
- public:
-  void add(const exec::Pointer& allocation) {
-    const std::lock_guard lock(mutex_);
-    if (!contains(allocation.begin)) all_[next_++ % all_.size()] = allocation;
-  }
-  bool had(const void* address) {
-    const std::lock_guard lock(mutex_);
-    return contains(reinterpret_cast<uint64_t>(address));
-  }
-  static KnownAllocations& of_this_process() {
-    static auto* const kAll = new KnownAllocations;
-    return *kAll;
-  }
-
- private:
-  bool contains(uint64_t address) const {
-    return std::any_of(all_.begin(), all_.end(),
-                       [&](const exec::Pointer& one) { return address - one.begin < one.bytes; });
-  }
-  std::mutex mutex_;
-  std::array<exec::Pointer, 64> all_;
-  size_t next_ = 0;
-};
-
-Kind kind_of(const void* data) {
-  const exec::Pointer at = device_module()->look_up(data);
-  if (at.kind == Kind::Device) KnownAllocations::of_this_process().add(at);
-  if (at.kind == Kind::Host && KnownAllocations::of_this_process().had(data)) return Kind::Device;
-  return at.kind;
+const char* name_of(uint8_t backend) {
+  return backend == kHostBackend ? "the host" : exec::backends()[backend - 1U]->name;
 }
 
 }  // namespace
 
-bool is_on_device(const void* data) { return kind_of(data) == Kind::Device; }
+std::vector<int> current_processors() {
+  std::vector<int> all;
+  for (const exec::BackendEntry* entry : exec::backends()) all.push_back(entry->current());
+  return all;
+}
 
-exec::MemoryKind memory_of(const Call& call, bool device_stream) {
-  if (device_stream) return exec::MemoryKind::Device;
-  if (call.in == nullptr && call.out == nullptr) return exec::MemoryKind::Host;
-  const Kind in = kind_of(call.in != nullptr ? call.in : call.out);
-  const Kind out = kind_of(call.out != nullptr ? call.out : call.in);
-  if (in != out) {
-    throw_error(Code::InvalidArgument, "{}: the input lies in memory of the {} and the output in memory of the {}",
-                describe(call.spec), in == Kind::Device ? "device" : "host", out == Kind::Device ? "device" : "host");
+void note_use_of(const exec::BackendEntry& entry) {
+  const auto& all = exec::backends();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == &entry) used()[i + 1] = true;
   }
-  return in == Kind::Device ? exec::MemoryKind::Device : exec::MemoryKind::Host;
+  detail::others_used_by.store(process_generation(), std::memory_order_relaxed);
+}
+
+uint8_t backend_of(const void* data) {
+  const auto& all = exec::backends();
+  uint8_t owner = kHostBackend;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!used()[i + 1] || !all[i]->owns(data)) continue;
+    if (owner != kHostBackend) {
+      throw_error(Code::InvalidUsage,
+                  "two backends, {} and {}, own the memory at {}: load one of the two modules (TUTTI_MODULES)",
+                  name_of(owner), all[i]->name, data);
+    }
+    owner = static_cast<uint8_t>(i + 1);
+  }
+  return owner;
+}
+
+namespace {
+
+/// Of what a call without buffers has: its scalar.
+uint8_t backend_of_scalar(const Call& call) {
+  if (!call.scale_by_address) return kHostBackend;
+  const void* scalar = nullptr;
+  std::memcpy(&scalar, call.scale, sizeof scalar);
+  return backend_of(scalar);
+}
+
+}  // namespace
+
+uint8_t backend_of(const Call& call, bool other_stream) {
+  const bool any = call.in != nullptr || call.out != nullptr;
+  const uint8_t in = any ? backend_of(call.in != nullptr ? call.in : call.out) : backend_of_scalar(call);
+  const uint8_t out = any ? backend_of(call.out != nullptr ? call.out : call.in) : in;
+  if (other_stream && (in == kHostBackend || out == kHostBackend)) {  // the stream's backend refuses the buffer
+    if (in != out) return in + out;
+    for (uint8_t i = 1; i <= exec::backends().size(); ++i) {
+      if (used()[i]) return i;
+    }
+  }
+  if (in == out) return in;
+  throw_error(Code::InvalidArgument, "{}: the input lies in memory of {} and the output in memory of {}",
+              describe(call.spec), name_of(in), name_of(out));
 }
 
 }  // namespace tutti::comm

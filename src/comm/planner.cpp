@@ -129,7 +129,7 @@ Prepared Planner::make(const ProgramKey& key) {
                       .value();
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
   prepared.execution =
-      executor_.compile(plan_for(*row.algorithm, spec.root), geometry, reduces(spec.collective) ? &reduction : nullptr);
+      backend_.compile(plan_for(*row.algorithm, spec.root), geometry, reduces(spec.collective) ? &reduction : nullptr);
   return prepared;
 }
 
@@ -196,7 +196,7 @@ Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
   direct.message = direct_.row.window;
   direct.rules = direct_.row.deliveries;
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
-  direct_.execution = executor_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
+  direct_.execution = backend_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
   if (on_new_program_) on_new_program_(direct_);
   return direct_;
 }

@@ -15,7 +15,7 @@
 #include "base/hash.hpp"
 #include "comm/call.hpp"
 #include "comm/groups.hpp"
-#include "exec/executor.hpp"
+#include "exec/backend.hpp"
 #include "link/mapped_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "select/decision_table.hpp"
@@ -62,7 +62,7 @@ struct NumberedCall {
 
 class Planner {
  public:
-  Planner(Rank rank, Rank ranks, exec::Executor& executor) : rank_(rank), ranks_(ranks), executor_(executor) {}
+  Planner(Rank rank, Rank ranks, exec::Backend& backend) : rank_(rank), ranks_(ranks), backend_(backend) {}
 
   void agree(select::DecisionTable table, Groups groups) {
     table_ = std::move(table);
@@ -98,7 +98,7 @@ class Planner {
 
   Rank rank_;
   Rank ranks_;
-  exec::Executor& executor_;
+  exec::Backend& backend_;
   select::DecisionTable table_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;

@@ -17,11 +17,11 @@ inline constexpr int kFirstPreMulSum = 16;
 class PreMulScalars {
  public:
   /// A new handle, ≥ 0 and never used before on this communicator. A scalar of the host's is read now, one in memory of
-  /// a device by each call.
-  int add(DType type, const void* scalar, bool on_device) {
+  /// another backend (`by_address`) by each call.
+  int add(DType type, const void* scalar, bool by_address) {
     const std::lock_guard lock(mutex_);
-    Scalar scale{.type = type, .on_device = on_device};
-    if (on_device) {
+    Scalar scale{.type = type, .by_address = by_address};
+    if (by_address) {
       std::memcpy(scale.value, &scalar, sizeof scalar);
     } else {
       std::memcpy(scale.value, scalar, size_of(type));
@@ -48,14 +48,14 @@ class PreMulScalars {
     }
     call.spec.op = Op::PreMulSum;
     std::memcpy(call.scale, found->second.value, sizeof call.scale);
-    call.scale_on_device = found->second.on_device;
+    call.scale_by_address = found->second.by_address;
     return "";
   }
 
  private:
   struct Scalar {
     DType type = DType::F32;
-    bool on_device = false;
+    bool by_address = false;
     unsigned char value[8] = {};
   };
   mutable std::mutex mutex_;

@@ -1,50 +1,83 @@
-// What a rank tells the others when its fabric is made.
+// What ranks tell each other when a communicator is made.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
-#include <vector>
 
-#include "base/format.hpp"
+#include "base/fields.hpp"
 #include "comm/fabric.hpp"
+#include "link/cost.hpp"
 
 namespace tutti::comm {
 
-/// What a rank says of its device.
-struct DeviceReport {
-  std::string why_not;              ///< why the rank serves no calls on device memory; "" if it does
-  std::string id;                   ///< of the device, the same for all who use it
-  uint64_t blocks = 0;              ///< of a call's kernel that the device runs at the same time
-  std::vector<std::string> joined;  ///< ids of the devices to which its stores of a line stay whole
-  std::string why_no_nvls;          ///< that folds for it and others (exec::DeviceExecutor); "" if there may be one
-  std::string address;              ///< PCI, in the host's topology
-  uint64_t kind = 0;                ///< of the host with its GPUs (comm/topology.hpp)
-  std::string model, driver;        ///< as exec::DeviceExecutor has them
+inline constexpr size_t kMaxReport = 1 << 20;  ///< bytes of a text in it
+inline constexpr size_t kMaxTable = 8 << 20;   ///< bytes of a decision table
+
+/// What a rank says of one of its backends.
+struct BackendReport {
+  std::string why_not;  ///< why the rank serves no calls on it; "" if it does
+  std::string text;     ///< exec::Backend::report()
+
+  static void fields(auto& m, auto& v) { v.words(m.why_not, kMaxReport), v.text(m.text, kMaxReport); }
 };
 
-/// What a rank tells the others when its fabric is made.
+/// What ranks tell each other when a communicator is made.
 struct RankReport {
   FabricReport fabric;
-  std::string plans = "{}";  ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
-  std::string host;          ///< the host's name in messages
-  std::string boot;          ///< of its kernel (control/host.hpp); "": unknown
-  DeviceReport device;
-  double crowding = 1;  ///< ranks per core of its host, as its other communicators know them
-  uint64_t kind = 0;    ///< of its host (comm/topology.hpp)
-};
-std::string to_text(const RankReport& report);
-/// Reads what rank `peer` sent. Throws Error(ProtocolError).
-RankReport parse_report(const std::string& text, Rank peer);
+  std::string plans = "{}";                            ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
+  std::string host;                                    ///< the host's name in messages
+  std::string boot;                                    ///< of its kernel (control/host.hpp); "": unknown
+  std::map<std::string, BackendReport> backends = {};  ///< by name: all but the host's
+  double crowding = 1;          ///< ranks per core of its host, as its other communicators know them
+  uint64_t kind = 0;            ///< of its host (comm/topology.hpp)
+  uint64_t kind_with_gpus = 0;  ///< the same with its GPUs; 0: no backend of this rank uses them
 
-/// Runs `body`, which reads JSON of rank `peer`. Throws Error(ProtocolError) for JSON of another form.
-template <class Body>
-decltype(auto) read_of(Rank peer, Body&& body) {
+  static void fields(auto& m, auto& v) {
+    v.item(m.fabric);
+    v.words(m.plans, kMaxReport);
+    v.words(m.host, kMaxReport);
+    v.text(m.boot, kMaxReport);
+    v.map(m.backends, 256, 256);
+    v.real(m.crowding);
+    v.number(m.kind);
+    v.number(m.kind_with_gpus);
+  }
+};
+
+/// What a rank concludes from the reports.
+struct Conclusions {
+  transports::ReadAccess reading = transports::ReadAccess::Direct;
+  bool shares_cores = false;
+  bool operator==(const Conclusions&) const = default;
+  static void fields(auto& m, auto& v) { v.number(m.reading), v.flag(m.shares_cores); }
+};
+
+/// What ranks send with them: rank 0 what follows from its own.
+struct ConclusionsPage {
+  Conclusions conclusions;
+  std::string table;
+  link::LinkCost inside, between;
+  static void fields(auto& m, auto& v) {
+    v.item(m.conclusions);
+    v.text(m.table, kMaxTable);
+    for (auto* cost : {&m.inside, &m.between}) {
+      v.real(cost->alpha), v.real(cost->beta), v.real(cost->message), v.flag(cost->in_place);
+    }
+  }
+};
+
+/// Reads a message of rank `peer`. Throws Error(ProtocolError), which names the rank.
+template <class M>
+M read_of(Rank peer, std::string_view bytes) {
   try {
-    return body();
-  } catch (const nlohmann::json::exception& error) {
+    return unpack_fields<M>(bytes);
+  } catch (const Error& error) {
     throw_error(Code::ProtocolError, "the report of rank {} is invalid ({})", peer, error.what());
   }
 }
+
+/// Reads what rank `peer` sent. Throws Error(ProtocolError).
+RankReport parse_report(std::string_view bytes, Rank peer);
 
 }  // namespace tutti::comm

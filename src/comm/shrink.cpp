@@ -58,7 +58,7 @@ std::shared_ptr<Communicator> Communicator::shrink(std::vector<Rank> excluded) {
                 {.groups = groups_among(*groups_, remaining),
                  .title = control::title_of_shrunk(diagnostics_.title(), excluded),
                  .timeouts = timeouts_,
-                 .device = device_calls_ != nullptr ? device_calls_->device() : -1,
+                 .processors = processors(),
                  .terms = {lost.get(), why, remaining}});
   } catch (const Error& error) {
     throw_error(error.code(),

@@ -23,9 +23,9 @@ constexpr uint64_t kKinds = uint64_t{7} << 61;
 constexpr double kPublishFrom = 0.3;  // seconds of a stall
 constexpr double kAskFrom = 0.9;
 constexpr double kAnswerWithin = 5;
-constexpr double kStay = 10e-3;       // for replies; the rank does nothing else meanwhile
-constexpr size_t kMostQuestions = 8;  // at a time
-constexpr double kMargin = 1;         // seconds between two equal findings, beyond the age of the oldest reply
+constexpr double kStay = 10e-3;      // for replies; the rank does nothing else meanwhile
+constexpr size_t kMaxQuestions = 8;  // at a time
+constexpr double kMargin = 1;        // seconds between two equal findings, beyond the age of the oldest reply
 
 using Clock = Deadline::Clock;
 
@@ -117,7 +117,7 @@ void Stalls::ask(const exec::Stall& stall) {
   for (const exec::PeerAwait& on : stall.all) {
     const bool asked =
         std::any_of(questions_.begin(), questions_.end(), [&](const auto& q) { return q.peer == on.peer; });
-    if (asked || questions_.size() == kMostQuestions) continue;
+    if (asked || questions_.size() == kMaxQuestions) continue;
     const auto now = Clock::now();
     questions_.push_back(
         {on.peer, endpoint_.ask_board(on.peer, waits_key(endpoint_.rank()), Deadline::in(kAnswerWithin)), now});

@@ -17,7 +17,7 @@
 #include "comm/group_run.hpp"
 #include "comm/stream.hpp"
 #include "comm/ticket.hpp"
-#include "exec/executor.hpp"
+#include "exec/pending.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
@@ -82,16 +82,16 @@ std::mutex& ticket_mutex() {
 [[gnu::always_inline]] inline Status run_unlogged(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
-  exec::Executor* executor = nullptr;
+  exec::Pending* pending = nullptr;
   try {
-    executor = comm.begin({&call, 1}, status);
-    if (executor != nullptr) {
-      executor->drain();
-      comm.finish(status);
+    pending = comm.begin({&call, 1}, status);
+    if (pending != nullptr) {
+      pending->wait();
+      comm.finish(*pending, status);
     }
   } catch (const std::exception& error) {
     status = comm.fail_internally(error.what());
-    if (executor != nullptr) executor->abort();
+    if (pending != nullptr) pending->abort();
   }
   return status;
 }
@@ -202,8 +202,9 @@ std::shared_ptr<Communicator> split_with_ticket(Communicator& comm, uint64_t tic
   }
   if (!part) return nullptr;
   try {
-    return Communicator::join(part->id, part->ranks, part->rank,
-                              {part->groups, part->title, comm.timeouts(), comm.device(), part->arenas, part->terms});
+    return Communicator::join(
+        part->id, part->ranks, part->rank,
+        {part->groups, part->title, comm.timeouts(), comm.processors(), part->arenas, part->terms});
   } catch (const Error& error) {
     comm.failure().throw_if_bad();
     throw_error(error.code(), "rank {}: split(), call {}: {}", comm.rank(), part->call, error.what());

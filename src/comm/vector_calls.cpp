@@ -138,11 +138,6 @@ OwnBlock own_block(const Call& call, Rank rank) {
   return {to, from, from != to ? bytes : 0};
 }
 
-void copy_own_block(const Call& call, Rank rank) {
-  const OwnBlock block = own_block(call, rank);
-  if (block.bytes > 0) std::memcpy(block.to, block.from, block.bytes);
-}
-
 bool sends_block(const CallSpec& spec, Rank from, Rank to) {
   if (spec.collective == Collective::Gather) return to == spec.root;
   if (spec.collective == Collective::Scatter) return from == spec.root;

@@ -38,8 +38,6 @@ struct OwnBlock {
   uint64_t bytes = 0;
 };
 OwnBlock own_block(const Call& call, Rank rank);
-/// Copies it in host memory.
-void copy_own_block(const Call& call, Rank rank);
 
 /// True if rank `from` sends a block to rank `to` in such a call.
 bool sends_block(const CallSpec& spec, Rank from, Rank to);

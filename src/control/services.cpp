@@ -14,7 +14,7 @@
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMostParked = 4096;
+constexpr size_t kMaxParked = 4096;
 std::atomic<size_t> parked_streams{0};  // in this process
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
@@ -25,13 +25,13 @@ void send_reply(int fd, const transports::Wireup::Reply& reply) {
 }  // namespace
 
 ParkedFd::ParkedFd(Fd& fd) {
-  const size_t most = std::min(kMostParked, most_descriptors() / 2);
+  const size_t most = std::min(kMaxParked, most_descriptors() / 2);
   if (parked_streams.fetch_add(1, std::memory_order_relaxed) >= most) {
     parked_streams.fetch_sub(1, std::memory_order_relaxed);
     throw_error(Code::SystemError,
                 "{} connections of peers wait already in process {} for a service or a transport, as many as may (half "
                 "of ulimit -n, and at most {})",
-                most, getpid(), kMostParked);
+                most, getpid(), kMaxParked);
   }
   fd_ = std::move(fd);
 }

@@ -11,9 +11,9 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kCheckEvery = 0.2;   // seconds between two inspections of all threads
-constexpr double kForgotten = 30;     // seconds after which a report is discarded
-constexpr size_t kMostLearned = 512;  // processes
+constexpr double kCheckEvery = 0.2;  // seconds between two inspections of all threads
+constexpr double kForgotten = 30;    // seconds after which a report is discarded
+constexpr size_t kMaxLearned = 512;  // processes
 
 double seconds_since(Deadline::Clock::time_point then) {
   return std::chrono::duration<double>(Deadline::Clock::now() - then).count();
@@ -31,7 +31,7 @@ void grow_older(ProcessWaits& waits, double seconds) {
 
 size_t bytes_of(const auto& item) {
   std::string bytes;
-  MessageWriter(bytes).item(item);
+  FieldWriter(bytes).item(item);
   return bytes.size();
 }
 
@@ -130,13 +130,13 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
     }
   }
   std::string bytes;
-  MessageWriter(bytes).item(reply);
+  FieldWriter(bytes).item(reply);
   return bytes;
 }
 
 WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double seconds) {
   WaitsReply reply;
-  MessageReader reader(bytes);
+  FieldReader reader(bytes);
   reader.item(reply);
   reader.end();
   const std::lock_guard lock(mutex_);
@@ -144,7 +144,7 @@ WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double s
     if (reported.process == process) continue;  // this process knows its own waits best
     grow_older(reported, seconds);
     const auto known = learned_.find(reported.process);
-    if (known == learned_.end() && learned_.size() >= kMostLearned) continue;
+    if (known == learned_.end() && learned_.size() >= kMaxLearned) continue;
     if (known != learned_.end()) {
       const double age = known->second.waits.age_ms / 1e3 + seconds_since(known->second.heard);
       if (milliseconds(age) < reported.age_ms) continue;

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <span>
 
-#include "exec/executor.hpp"
-#include "exec/host/wait.hpp"
 #include "exec/observer.hpp"
+#include "exec/pending.hpp"
+#include "exec/wait.hpp"
 
 namespace tutti::exec {
 
@@ -22,17 +22,17 @@ class IdleLoop {
     next_check_ = kFirstStallCheck;
   }
   /// Nothing has.
-  void turn(std::span<Executor* const> executors) {
+  void turn(std::span<Pending* const> calls) {
     const double rest = waiter_.turn();
-    for (Executor* e : executors) e->check_failure(waiter_.stalled());
+    for (Pending* call : calls) call->check_failure(waiter_.stalled());
     if (rest == 0) return;
     if (waiter_.stalled() >= next_check_) {
       if (next_check_ == kFirstStallCheck) stall_id_ = new_stall_id();
       next_check_ = waiter_.stalled() + std::min(next_check_, kLongestStallInterval);
-      for (Executor* e : executors) e->check_stall(waiter_.stalled(), stall_id_);
+      for (Pending* call : calls) call->check_stall(waiter_.stalled(), stall_id_);
     }
     const bool slept =
-        std::any_of(executors.begin(), executors.end(), [rest](Executor* e) { return !e->done() && e->sleep(rest); });
+        std::any_of(calls.begin(), calls.end(), [rest](Pending* call) { return !call->done() && call->sleep(rest); });
     if (!slept) nap(rest);
   }
 

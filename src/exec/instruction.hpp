@@ -39,17 +39,17 @@ struct Segment {
 /// How a message's bytes reach one reader; decided in exec/compile/delivery.hpp. The last three are zero-copy: the
 /// reader reads the message in the writer's own memory.
 enum class Delivery : uint32_t {
-  Inline,      ///< in the descriptor
-  Staged,      ///< copied to the writer's arena, read there
-  Pushed,      ///< written to a slot in the reader's memory
-  Lines,       ///< the same, each word with its flag, on a link of its own (link/lines.hpp)
-  WholeLines,  ///< the same, each 128 bytes with their flag
-  Address,     ///< at its address, by a thread of the same process or by the link's engine
-  Mapped,      ///< in a region that the reader maps
-  Cma          ///< copied by the reader's kernel
+  Inline,   ///< in the descriptor
+  Staged,   ///< copied to the writer's arena, read there
+  Pushed,   ///< written to a slot in the reader's memory
+  Ll,       ///< the same, each word with its flag, on a link of its own (link/ll.hpp)
+  Ll128,    ///< the same, each 128 bytes with their flag
+  Address,  ///< at its address, by a thread of the same process or by the link's engine
+  Mapped,   ///< in a region that the reader maps
+  Cma       ///< copied by the reader's kernel
 };
-TUTTI_HD inline constexpr bool is_in_lines(Delivery delivery) {
-  return delivery == Delivery::Lines || delivery == Delivery::WholeLines;
+TUTTI_HD inline constexpr bool is_flagged(Delivery delivery) {
+  return delivery == Delivery::Ll || delivery == Delivery::Ll128;
 }
 TUTTI_HD inline constexpr bool is_zero_copy(Delivery delivery) { return delivery >= Delivery::Address; }
 

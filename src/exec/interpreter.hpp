@@ -300,8 +300,8 @@ struct Interpreter {
         case Delivery::Pushed:
           Wire::publish_pushed(out, tag, op.bytes);
           break;
-        case Delivery::Lines:
-        case Delivery::WholeLines:
+        case Delivery::Ll:
+        case Delivery::Ll128:
           if constexpr (Wire::kLines) Wire::published(out);
           break;
         case Delivery::Mapped:

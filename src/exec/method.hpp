@@ -12,8 +12,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "exec/memory_kind.hpp"
 #include "link/cost.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/plan.hpp"
@@ -21,6 +21,8 @@
 namespace tutti::exec {
 
 struct Reduction;
+
+inline constexpr const char* kHost = "host";  ///< the backend of memory of the host
 
 /// The figures by which a call is priced. `two_levels`: ranks are in groups, with other links between groups.
 struct Prices {
@@ -34,7 +36,7 @@ struct Prices {
 
 struct Method {
   const char* name = "";
-  MemoryKind memory = MemoryKind::Host;
+  std::string_view backend = "";  ///< that runs it; kHost: calls in memory of the host
   /// Why it cannot run a rank's plan; "" if it can. Null: it can run any.
   std::string (*accepts)(const plan::RankPlan& plan) = nullptr;
   /// Can it fold so? Null: it folds all.
@@ -44,7 +46,12 @@ struct Method {
   bool wide = true;  ///< its programs may have several replicas
   /// Its costs were never compared with hardware: it runs only where it is forced, or where a profile has its times.
   bool only_modelled = false;
+  /// Nobody but its backend counts its calls: they have numbers of their own there.
+  bool counted_apart = false;
+  /// Why no program of it says how messages are delivered; "": programs say it.
+  const char* delivery = "";
 
+  bool is_on_host() const { return backend == kHost; }
   /// By name: a module has methods of its own.
   friend bool operator==(const Method& a, const Method& b) { return std::string_view(a.name) == b.name; }
 };
@@ -53,9 +60,25 @@ namespace methods {
 extern const Method lanes, slots, ll, ll128, copy_engine, nvls;
 }  // namespace methods
 
-/// Those for memory of this kind, the one that runs any plan first.
-std::span<const Method* const> methods_for(MemoryKind memory);
+/// A method as the ranks of a communicator can use it. 0: no limit of its own.
+struct UsableMethod {
+  const Method* method = &methods::lanes;
+  std::string why_not = "";   ///< it cannot be used at all; "" if it can
+  bool if_forced = false;     ///< it could, if TUTTI_METHOD forced it
+  uint64_t message = 0;       ///< bytes of its longest message
+  uint64_t staging = 0;       ///< bytes that all messages of a rank take in a round
+  uint64_t window = 0;        ///< bytes of a block that a round moves, …
+  uint64_t least_window = 0;  ///< … and for each replica at least
+  uint64_t rounds = 0;        ///< of a call
+};
+
+/// A backend's methods, the one that runs any plan first.
+std::vector<const Method*> methods_of(std::string_view backend);
+/// Those of all backends.
+const std::vector<const Method*>& all_methods();
 /// Null: there is none of this name.
 const Method* find_method(std::string_view name);
+/// Adds those of a backend.
+void register_methods(std::span<const Method* const> methods);
 
 }  // namespace tutti::exec

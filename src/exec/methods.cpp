@@ -2,7 +2,7 @@
 #include <array>
 #include <set>
 
-#include "exec/executor.hpp"
+#include "exec/execution.hpp"
 #include "exec/method.hpp"
 #include "topo/constants.hpp"
 
@@ -14,6 +14,7 @@ using plan::RankPlan;
 using plan::Step;
 using plan::StepKind;
 
+constexpr const char* kCuda = "cuda";
 constexpr double kLl = 2, kLl128 = 16.0 / 15;  // bytes that travel for a byte of a message
 
 /// A block of threads moves, and folds on its way, so many bytes and no more; never more than the link carries.
@@ -153,14 +154,14 @@ bool folds_in_switch(const Reduction& how) {
 
 namespace methods {
 
-const Method lanes{.name = "lanes", .memory = MemoryKind::Host};
-const Method slots{.name = "slots", .memory = MemoryKind::Device, .price = price_slots};
+const Method lanes{.name = "lanes", .backend = kHost};
+const Method slots{.name = "slots", .backend = kCuda, .price = price_slots};
 const Method ll{.name = "ll",
-                .memory = MemoryKind::Device,
+                .backend = kCuda,
                 .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLl); },
                 .wide = false};
 const Method ll128{.name = "ll128",
-                   .memory = MemoryKind::Device,
+                   .backend = kCuda,
                    .price =
                        [](plan::Cost&, Prices& prices, Rank, uint32_t) {
                          price_lines(prices, kLl128);
@@ -168,35 +169,56 @@ const Method ll128{.name = "ll128",
                          prices.between.alpha += machine_constants().cuda_whole_line;
                        },
                    .wide = false};
-const Method copy_engine{.name = "copy_engine",
-                         .memory = MemoryKind::Device,
-                         .accepts = why_not_copies,
-                         .price = price_copies,
-                         .wide = false,
-                         .only_modelled = true};
+const Method copy_engine{
+    .name = "copy_engine",
+    .backend = kCuda,
+    .accepts = why_not_copies,
+    .price = price_copies,
+    .wide = false,
+    .only_modelled = true,
+    .counted_apart = true,
+    .delivery = "the copy engines of the GPUs move such blocks, so that no multiprocessor is used"};
 const Method nvls{.name = "nvls",
-                  .memory = MemoryKind::Device,
+                  .backend = kCuda,
                   .accepts = why_not_nvls,
                   .supports = folds_in_switch,
                   .price = price_nvls,
-                  .only_modelled = true};
+                  .only_modelled = true,
+                  .delivery = "the switch between the GPUs folds and multicasts"};
 
 }  // namespace methods
 
-std::span<const Method* const> methods_for(MemoryKind memory) {
-  static constexpr std::array<const Method*, 1> kHost = {&methods::lanes};
-  static constexpr std::array<const Method*, 5> kDevice = {&methods::slots, &methods::ll, &methods::ll128,
-                                                           &methods::copy_engine, &methods::nvls};
-  return memory == MemoryKind::Host ? std::span<const Method* const>(kHost) : std::span<const Method* const>(kDevice);
+namespace {
+
+std::vector<const Method*>& registry() {
+  static std::vector<const Method*> all = {&methods::lanes, &methods::slots,       &methods::ll,
+                                           &methods::ll128, &methods::copy_engine, &methods::nvls};
+  return all;
+}
+
+}  // namespace
+
+const std::vector<const Method*>& all_methods() { return registry(); }
+
+std::vector<const Method*> methods_of(std::string_view backend) {
+  std::vector<const Method*> some;
+  for (const Method* method : all_methods()) {
+    if (backend == method->backend) some.push_back(method);
+  }
+  return some;
 }
 
 const Method* find_method(std::string_view name) {
-  for (const MemoryKind memory : {MemoryKind::Host, MemoryKind::Device}) {
-    for (const Method* method : methods_for(memory)) {
-      if (name == method->name) return method;
-    }
+  for (const Method* method : all_methods()) {
+    if (name == method->name) return method;
   }
   return nullptr;
+}
+
+void register_methods(std::span<const Method* const> methods) {
+  for (const Method* method : methods) {
+    if (find_method(method->name) == nullptr) registry().push_back(method);
+  }
 }
 
 }  // namespace tutti::exec

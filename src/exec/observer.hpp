@@ -42,7 +42,7 @@ struct Stall {
 };
 
 /// Calls that a device's copy engines run have numbers of their own, from 1, with this bit.
-inline constexpr uint64_t kCopiedCall = uint64_t{1} << 63;
+inline constexpr uint64_t kCountedApart = uint64_t{1} << 63;
 
 /// A stall id that is unique in this process.
 uint64_t new_stall_id();
@@ -59,7 +59,7 @@ class Observer {
   virtual void cut_off(const Stall& stall) { (void)stall; }
   /// The device can do no more work, for this reason: in call `stall.call`, which waited like this when it said so last
   /// (Await::Nothing: it has not). Fails the communicator.
-  virtual void device_failed(const std::string& why, const Stall& stall) { (void)why, (void)stall; }
+  virtual void processor_failed(const std::string& why, const Stall& stall) { (void)why, (void)stall; }
   /// The error with which the communicator has failed.
   virtual Status failed() = 0;
   /// Is this peer known to have died?

@@ -1,4 +1,4 @@
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 
 #include <sched.h>
 #include <time.h>

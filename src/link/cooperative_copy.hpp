@@ -49,9 +49,9 @@ inline constexpr uint32_t kCountBits =
 /// Bytes of a tile of a message of `bytes` bytes. Tiles are short, because the end that is done first waits for the
 /// other's last tile, and few enough for kCountBits.
 inline uint64_t tile_of(uint64_t bytes) {
-  constexpr uint64_t kMostTiles = 1 << 12;
+  constexpr uint64_t kMaxTiles = 1 << 12;
   uint64_t tile = machine_constants().cooperative_tile;
-  while (bytes / tile >= kMostTiles) tile *= 2;
+  while (bytes / tile >= kMaxTiles) tile *= 2;
   return tile;
 }
 inline uint64_t tiles_of(uint64_t bytes) { return (bytes + tile_of(bytes) - 1) / tile_of(bytes); }

@@ -27,11 +27,11 @@ inline constexpr int kLinkFormat = 7;  ///< raise it with any change of the stru
 /// next ones, and so on.
 inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
 
-/// Added to a link lane: the link whose messages travel in lines, or whole lines (link/lines.hpp). They are links
+/// Added to a link lane: the link whose messages travel in lines, or whole lines (link/ll.hpp). They are links
 /// of their own.
-inline constexpr uint32_t kLineLanes = 1 << 20, kWholeLineLanes = 2 * kLineLanes;
+inline constexpr uint32_t kLlLanes = 1 << 20, kLl128Lanes = 2 * kLlLanes;
 /// How the messages of a link travel: by a ring of descriptors, or without one.
-enum class Form : uint32_t { Ring, Lines, WholeLines };
+enum class Form : uint32_t { Ring, Ll, Ll128 };
 
 // In a longer ring the consumed counter crosses between the ranks more rarely; each crossing takes as long as a
 // message.
@@ -40,7 +40,7 @@ inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages th
 inline constexpr uint32_t kSlots = 8;                    ///< staging slots of a stage: messages that may be unread
 inline constexpr uint32_t kFewestSlots = 4;              ///< the same when staging memory is short
 inline constexpr uint32_t kPushSlots = 8;                ///< payload slots of a link whose writer pushes
-inline constexpr uint32_t kLineSlots = 8;                ///< slots of a link in lines
+inline constexpr uint32_t kLlSlots = 8;                  ///< slots of a link in lines
 inline constexpr uint32_t kCopySlots = 2;                ///< staging slots for copy engines: one is filled, one read
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
 inline constexpr uint32_t kLine = 64;                    ///< bytes of a cache line
@@ -51,8 +51,8 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 
 /// Where a message's payload is. Offset: in the writer's arena. Address: in this process. Cma: at an address of the
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
-/// Those up to Address can be read as they are. Lines: in no descriptor, it came in lines (link/lines.hpp).
-enum class Where : uint16_t { Lines = 0, Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
+/// Those up to Address can be read as they are. Flagged: in no descriptor, it came in lines (link/ll.hpp).
+enum class Where : uint16_t { Flagged = 0, Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
@@ -145,7 +145,7 @@ struct OutLink {
   Rank peer = kNoRank;
   uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
   HostWriter* host = nullptr;  ///< null: messages are all there is
-  Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots of push_bytes bytes
+  Form form = Form::Ring;      ///< not Ring: `arena` is kLlSlots slots of push_bytes bytes
 };
 
 /// The reading end.
@@ -164,15 +164,15 @@ struct InLink {
   HostReader* host = nullptr;  ///< null: messages are all there is
   Posted* posted = nullptr;    ///< an engine's, kPostedAhead of them: it can receive a payload at its destination
   bool keeps_posted = false;   ///< destinations posted for any message stay the engine's until some message comes there
-  Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots
+  Form form = Form::Ring;      ///< not Ring: `arena` is kLlSlots slots
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
-  const unsigned char* data = nullptr;  ///< Mapped: not set yet; Lines: the slot
+  const unsigned char* data = nullptr;  ///< Mapped: not set yet; Flagged: the slot
   Where where = Where::Offset;
-  uint64_t id = 0;      ///< Mapped: the writer's region; Cma: its process; Lines: the message's flag
-  uint64_t offset = 0;  ///< Mapped: in the region; Lines: the Form
+  uint64_t id = 0;      ///< Mapped: the writer's region; Cma: its process; Flagged: the message's flag
+  uint64_t offset = 0;  ///< Mapped: in the region; Flagged: the Form
 };
 
 // Consecutive messages are not in neighbouring lines. A reader that polls a slot would prefetch the neighbouring line,

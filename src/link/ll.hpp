@@ -5,7 +5,7 @@
 // that sees the flag has the data; words come in any order. Line 0 of a message is its header: tag and length. Line k
 // holds 8 bytes of the payload, from byte 8·(k − 1) on.
 //
-// Such a link has kLineSlots slots in its reader's memory, used in turn, all zero when new. The flag is the number of
+// Such a link has kLlSlots slots in its reader's memory, used in turn, all zero when new. The flag is the number of
 // times that the slot has been used, so what an earlier message left in a slot is never taken for the next one's. Flags
 // repeat after kPeriod uses. A line that shorter messages have left alone since then would look new: so twice in each
 // period the writer stores all lines of a slot. The reader says how many messages it has consumed, once for half of the
@@ -44,8 +44,8 @@ TUTTI_HD constexpr uint64_t line_slot_bytes(uint64_t bytes) {
 /// The same for messages in whole lines: 15 words of 8 bytes and a flag each, the first word for the header.
 TUTTI_HD constexpr uint64_t whole_line_slot_bytes(uint64_t bytes) { return (1 + (bytes + 7) / 8 + 14) / 15 * kStride; }
 
-template <class Memory, uint32_t kSlots = kLineSlots, uint64_t kPeriod = uint64_t{1} << 31>
-struct LineWire {
+template <class Memory, uint32_t kSlots = kLlSlots, uint64_t kPeriod = uint64_t{1} << 31>
+struct LlWire {
   static_assert((kPeriod & (kPeriod - 1)) == 0);
 
   /// Not 0, which is what new slots hold.
@@ -85,14 +85,14 @@ struct LineWire {
   TUTTI_HD static Arrival arrival_of(const InLink& in, Form form) {
     Arrival arrival;
     arrival.data = in.arena + in.next % kSlots * (in.arena_bytes / kSlots);
-    arrival.where = Where::Lines;
+    arrival.where = Where::Flagged;
     arrival.id = flag_of(in.next);
     arrival.offset = static_cast<uint64_t>(form);
     return arrival;
   }
   /// Has the header come? The rest may still be on its way.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival) {
-    return poll_as<LineWire>(in, Form::Lines, header, arrival);
+    return poll_as<LlWire>(in, Form::Ll, header, arrival);
   }
   /// The same of a link whose lines Wire::load() loads.
   template <class Wire>
@@ -100,7 +100,7 @@ struct LineWire {
     arrival = arrival_of(in, form);
     uint64_t data = 0;
     if (!Wire::load(arrival, 0, data)) return Poll::Empty;
-    header = {data >> 16, data & 0xffff, Where::Lines};
+    header = {data >> 16, data & 0xffff, Where::Flagged};
     return Poll::Ready;
   }
   /// False if that line has not come yet.
@@ -119,9 +119,9 @@ struct LineWire {
 
 /// Messages in whole lines (NCCL's LL128): 120 bytes of data and a flag of 8, stored at once, if the path between two
 /// devices keeps a store of 128 bytes whole. The data are 8-byte words: word 0 is the header, word k holds 8 bytes of
-/// the payload, from byte 8·(k − 1) on. All else is as in LineWire. Also of `Memory`: load_acquire(p).
+/// the payload, from byte 8·(k − 1) on. All else is as in LlWire. Also of `Memory`: load_acquire(p).
 template <class Memory>
-struct WholeLineWire : LineWire<Memory> {
+struct Ll128Wire : LlWire<Memory> {
   static constexpr uint64_t kWords = 15;  ///< of a line, before its flag
   static constexpr uint64_t kBytes = (kWords + 1) * sizeof(uint64_t);
 
@@ -130,14 +130,14 @@ struct WholeLineWire : LineWire<Memory> {
 
   /// Lines that must be stored for a message with so many.
   TUTTI_HD static uint64_t to_store(const OutLink& out, uint64_t lines) {
-    return LineWire<Memory>::cleans(out) ? out.push_bytes / kBytes : lines;
+    return LlWire<Memory>::cleans(out) ? out.push_bytes / kBytes : lines;
   }
   TUTTI_HD static uint64_t* line_of(const OutLink& out, uint64_t line) {
-    return reinterpret_cast<uint64_t*>(out.arena + out.next % kLineSlots * out.push_bytes + line * kBytes);
+    return reinterpret_cast<uint64_t*>(out.arena + out.next % kLlSlots * out.push_bytes + line * kBytes);
   }
 
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival) {
-    return LineWire<Memory>::template poll_as<WholeLineWire>(in, Form::WholeLines, header, arrival);
+    return LlWire<Memory>::template poll_as<Ll128Wire>(in, Form::Ll128, header, arrival);
   }
   /// False if the line of that word has not come yet.
   TUTTI_HD static bool load(const Arrival& arrival, uint64_t word, uint64_t& data) {

@@ -1,4 +1,4 @@
-#include "transports/shm/segment.hpp"
+#include "link/segment.hpp"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -16,11 +16,11 @@
 #include "base/format.hpp"
 #include "topo/cgroup.hpp"
 
-namespace tutti::transports {
+namespace tutti::link {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map, above what any arena needs
+constexpr uint64_t kMax = uint64_t{1} << 46;  // below what any machine can map, above what any arena needs
 
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
   throw_error(
@@ -59,8 +59,8 @@ const char* defect_of(int fd, Segment::Place place) {
   struct stat file {};
   if (::fstat(fd, &file) != 0 || file.st_size < 0) return "its size cannot be read";
   const auto [offset, bytes] = place;
-  if (bytes == 0 || bytes > kMost || bytes % kPage != 0) return "its size is invalid";
-  if (offset > kMost || offset % kPage != 0) return "its place in the file is invalid";
+  if (bytes == 0 || bytes > kMax || bytes % kPage != 0) return "its size is invalid";
+  if (offset > kMax || offset % kPage != 0) return "its place in the file is invalid";
   if (static_cast<uint64_t>(file.st_size) < offset + bytes) return "it is smaller than stated";
   return nullptr;
 }
@@ -88,9 +88,9 @@ bool fits_in_memory(uint64_t bytes) {
 
 /// `bytes` as whole pages. Throws Error unless there may be so many.
 uint64_t checked_pages(uint64_t bytes) {
-  if (bytes == 0 || bytes > kMost) {
+  if (bytes == 0 || bytes > kMax) {
     throw_error(Code::InvalidArgument, "shared memory of {} bytes was requested; it must be 1 to {} bytes", bytes,
-                kMost);
+                kMax);
   }
   bytes = (bytes + kPage - 1) / kPage * kPage;
   if (!fits_in_memory(bytes)) throw_no_memory(bytes, ENOMEM);
@@ -143,7 +143,7 @@ Segment::Part::~Part() {
 Segment SegmentFiles::cut(uint64_t bytes) {
   bytes = checked_pages(bytes);
   const std::lock_guard lock(mutex_);
-  if (file_ == nullptr || used_ + bytes > kMost || grow_memory_file(file_->get(), used_ + bytes) != 0) {
+  if (file_ == nullptr || used_ + bytes > kMax || grow_memory_file(file_->get(), used_ + bytes) != 0) {
     file_ = std::make_shared<const Fd>(make_memory_file("tutti-arena", bytes, Reserve::Use, Pages::Later, Size::Grows));
     used_ = 0;
     if (!*file_) {
@@ -185,4 +185,4 @@ Segment::~Segment() {
   if (base_ != nullptr) ::munmap(base_, bytes_);
 }
 
-}  // namespace tutti::transports
+}  // namespace tutti::link

@@ -12,7 +12,7 @@
 #include "base/fd.hpp"
 #include "base/limits.hpp"
 
-namespace tutti::transports {
+namespace tutti::link {
 
 class Segment {
  public:
@@ -85,4 +85,4 @@ class SegmentFiles {
   uint64_t used_ = 0;               // bytes of it
 };
 
-}  // namespace tutti::transports
+}  // namespace tutti::link

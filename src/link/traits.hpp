@@ -7,12 +7,12 @@ namespace tutti::link {
 
 /// The kinds of zero-copy delivery that a link supports, and whether its ends help each other.
 struct Access {
-  bool address = false;     ///< the reader reads at the writer's address: a thread of its process, or an engine
-  bool mapped = false;      ///< the reader maps the writer's SharedRegions
-  bool cma = false;         ///< the reader reads the writer's memory by CMA (link/cma.hpp)
-  uint64_t push_bytes = 0;  ///< not 0: other messages are pushed to the reader's memory, at most so many bytes each
-  uint64_t line_bytes = 0;  ///< not 0: messages of up to so many bytes travel in lines (link/lines.hpp)
-  uint64_t whole_line_bytes = 0;  ///< the same for messages in whole lines
+  bool address = false;      ///< the reader reads at the writer's address: a thread of its process, or an engine
+  bool mapped = false;       ///< the reader maps the writer's SharedRegions
+  bool cma = false;          ///< the reader reads the writer's memory by CMA (link/cma.hpp)
+  uint64_t push_bytes = 0;   ///< not 0: other messages are pushed to the reader's memory, at most so many bytes each
+  uint64_t ll_bytes = 0;     ///< not 0: messages of up to so many bytes travel in lines (link/ll.hpp)
+  uint64_t ll128_bytes = 0;  ///< the same for messages in whole lines
   bool cooperative = false;  ///< the ends take part in cooperative copies and direct stores (link/cooperative_copy.hpp)
 };
 

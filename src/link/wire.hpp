@@ -32,7 +32,7 @@ enum class Poll : uint8_t {
 template <class Memory>
 struct SlotWire {
   using Words = Memory;
-  static constexpr bool kLines = false;  ///< no messages come in lines (link/lines.hpp)
+  static constexpr bool kLines = false;  ///< no messages come in lines (link/ll.hpp)
 
   /// Polls message `in.next + ahead`. When it is Ready, `arrival` is set, and valid until the message is consumed.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
@@ -208,7 +208,7 @@ struct SlotWire {
         arrival = {
             .where = Where::Mapped, .id = Memory::load(&from.mapped[1]), .offset = Memory::load(&from.mapped[0])};
         return in.mapped && arrival.id != 0;
-      case Where::Lines:
+      case Where::Flagged:
         return false;
     }
     return false;

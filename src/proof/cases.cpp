@@ -143,8 +143,8 @@ std::vector<CallCase> cases_of(const exec::Method& method, const plan::RankPlan&
   if (method == exec::methods::lanes) return host_cases(plan);
   link::Access near = pushes();
   // The last round's messages in lines, and those of the others too long for them; or all.
-  if (method == exec::methods::ll) near.line_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
-  if (method == exec::methods::ll128) near.whole_line_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
+  if (method == exec::methods::ll) near.ll_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
+  if (method == exec::methods::ll128) near.ll128_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;
   return lane_cases(method, plan, near);
 }
 
@@ -158,16 +158,14 @@ std::string why_not(const exec::Method& method, std::span<const plan::RankPlan> 
 
 std::vector<MethodProof> prove_methods(std::span<const plan::RankPlan> plans) {
   std::vector<MethodProof> proofs;
-  for (const exec::MemoryKind memory : {exec::MemoryKind::Host, exec::MemoryKind::Device}) {
-    for (const exec::Method* method : exec::methods_for(memory)) {
-      MethodProof& proof = proofs.emplace_back(MethodProof{method->name, why_not(*method, plans), {}, {}});
-      if (!proof.why_not.empty()) continue;
-      for (const CallCase& one : cases_of(*method, plans.front())) {
-        proof.verdict = prove(plans, one);
-        if (!proof.verdict) proof.verdict.reason = one.name + ": " + proof.verdict.reason;
-        if (!proof.verdict) break;
-        proof.cases.push_back(one.name);
-      }
+  for (const exec::Method* method : exec::all_methods()) {
+    MethodProof& proof = proofs.emplace_back(MethodProof{method->name, why_not(*method, plans), {}, {}});
+    if (!proof.why_not.empty()) continue;
+    for (const CallCase& one : cases_of(*method, plans.front())) {
+      proof.verdict = prove(plans, one);
+      if (!proof.verdict) proof.verdict.reason = one.name + ": " + proof.verdict.reason;
+      if (!proof.verdict) break;
+      proof.cases.push_back(one.name);
     }
   }
   return proofs;

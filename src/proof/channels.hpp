@@ -1,4 +1,4 @@
-// The links of a job of lanes: which message lies where, as link/wire.hpp and link/lines.hpp keep them.
+// The links of a job of lanes: which message lies where, as link/wire.hpp and link/ll.hpp keep them.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What interpreters make of programs (exec/interpreter.hpp, on links as in link/wire.hpp and link/lines.hpp): a thread
+// What interpreters make of programs (exec/interpreter.hpp, on links as in link/wire.hpp and link/ll.hpp): a thread
 // for each lane of each replica of each rank; one for each rank's user, for whom the call ends; and where peers help,
 // one for each link whose writer copies a part of its messages.
 #include <algorithm>
@@ -86,8 +86,8 @@ class LanesJob : LaneNumbers {
         made.place = *slot;
         break;
       case Delivery::Pushed:
-      case Delivery::Lines:
-      case Delivery::WholeLines:
+      case Delivery::Ll:
+      case Delivery::Ll128:
         made.place = channels_.next_slot(channel);
         break;
       default:
@@ -267,7 +267,7 @@ class LanesJob : LaneNumbers {
     Move made{.elements = elements(op.bytes), .from = {slot ? *slot : place(turn, op.message)}};
     for (uint32_t o = op.outs.begin; o < op.outs.end; ++o) {
       const Delivery delivery = turn.window->outs[o].delivery;
-      if (delivery == Delivery::Pushed || exec::is_in_lines(delivery))
+      if (delivery == Delivery::Pushed || exec::is_flagged(delivery))
         made.to.push_back(channels_.next_slot(out(turn, o)));
     }
     action.moves.push_back(std::move(made));
@@ -292,7 +292,7 @@ class LanesJob : LaneNumbers {
     }
   }
 
-  /// As SlotWire and LineWire do: short messages are not acknowledged one by one.
+  /// As SlotWire and LlWire do: short messages are not acknowledged one by one.
   void consume(const Turn& turn, const Instruction& op, Action& action) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
       Channel& channel = in(turn, a);

@@ -165,10 +165,10 @@ void fold(const FoldCall& call, bool is_signed) {
   const size_t bytes = call.count * sizeof(typename Lanes::Element);
   const uint32_t k = call.source_count;
   const Output out(call.dst, call.dst2, call.stream, sizeof(typename Lanes::Element));
-  const bool adorned = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
+  const bool has_scaling = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
   // For up to three operands the tree is the left fold; a single node rounds once anyway.
   const bool in_order = call.shape == FoldShape::Left || k <= 3;
-  if (adorned || !in_order || (Lanes::kRounds && call.round_each && k > 2)) {
+  if (has_scaling || !in_order || (Lanes::kRounds && call.round_each && k > 2)) {
     fold_any<Lanes, Op>(call, out, bytes, is_signed);
   } else if (k == 2) {
     fold_plain<Lanes, Op, 2>(call, out, bytes);
@@ -200,44 +200,42 @@ FoldFn bit_kernel_of(DType type) {
   }
 }
 
-/// The kernel of `Op` for each type. Signed and unsigned integers share lanes if their results have the same bits.
+/// What arithmetic on a number of this type uses: an operator that does not order integers has the same results for
+/// unsigned ones, which so share their kernels.
+template <class T, bool kUnsigned>
+struct Computed {
+  using Type = T;
+};
+template <class T>
+struct Computed<T, true> {
+  using Type = std::make_unsigned_t<T>;
+};
+
+/// The kernel of `Op` for each type.
+template <class Op>
+struct Kernels {
+  template <class T>
+  using Plain = PlainLanes<typename Computed<T, std::is_integral_v<T> && !Op::kOrders>::Type>;
+  using F16 = F16Lanes;
+  using Bf16 = Bf16Lanes;
+  using F8E4M3 = F8E4M3Lanes;
+  using F8E5M2 = F8E5M2Lanes;
+
+  static FoldFn of(DType type) {
+    switch (type) {
+#define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, ...) \
+  case DType::name:                                             \
+    return kernel<arithmetic, Op, is_signed_integer(DType::name)>;
+      TUTTI_TYPES(TUTTI_TYPE)
+#undef TUTTI_TYPE
+    }
+    return nullptr;
+  }
+};
+
 template <class Op>
 FoldFn kernel_of(DType type) {
-  using I8 = std::conditional_t<Op::kOrders, int8_t, uint8_t>;
-  using I16 = std::conditional_t<Op::kOrders, int16_t, uint16_t>;
-  using I32 = std::conditional_t<Op::kOrders, int32_t, uint32_t>;
-  using I64 = std::conditional_t<Op::kOrders, int64_t, uint64_t>;
-  switch (type) {
-    case DType::I8:
-      return kernel<PlainLanes<I8>, Op, true>;
-    case DType::U8:
-      return kernel<PlainLanes<uint8_t>, Op>;
-    case DType::I16:
-      return kernel<PlainLanes<I16>, Op, true>;
-    case DType::U16:
-      return kernel<PlainLanes<uint16_t>, Op>;
-    case DType::I32:
-      return kernel<PlainLanes<I32>, Op, true>;
-    case DType::U32:
-      return kernel<PlainLanes<uint32_t>, Op>;
-    case DType::I64:
-      return kernel<PlainLanes<I64>, Op, true>;
-    case DType::U64:
-      return kernel<PlainLanes<uint64_t>, Op>;
-    case DType::F16:
-      return kernel<F16Lanes, Op>;
-    case DType::F32:
-      return kernel<PlainLanes<float>, Op>;
-    case DType::F64:
-      return kernel<PlainLanes<double>, Op>;
-    case DType::BF16:
-      return kernel<Bf16Lanes, Op>;
-    case DType::F8E4M3:
-      return kernel<F8E4M3Lanes, Op>;
-    case DType::F8E5M2:
-      return kernel<F8E5M2Lanes, Op>;
-  }
-  return nullptr;
+  return Kernels<Op>::of(type);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -21,10 +21,10 @@ using Clock = std::chrono::steady_clock;
 using Sizes = Calibration::Times;
 
 constexpr int kLines = 200, kSwitches = 100, kTries = 3;
-constexpr int kQuickTries = 6;                        // of copies that take microseconds
-constexpr uint64_t kQuick = 64 << 10;                 // bytes
-constexpr uint64_t kMostBeyond = uint64_t{48} << 20;  // bytes that both cores copy to or from, to find no cache
-constexpr double kBeyond = 1.4;                       // times the caches
+constexpr int kQuickTries = 6;                       // of copies that take microseconds
+constexpr uint64_t kQuick = 64 << 10;                // bytes
+constexpr uint64_t kMaxBeyond = uint64_t{48} << 20;  // bytes that both cores copy to or from, to find no cache
+constexpr double kBeyond = 1.4;                      // times the caches
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -160,7 +160,7 @@ class Copies {
  public:
   Copies(Duet& duet, const CacheSizes& caches, bool share) : duet_(duet) {
     const double both = static_cast<double>(caches.last) * (share ? 1 : 2) * kBeyond;
-    beyond_ = both <= static_cast<double>(kMostBeyond) ? static_cast<uint64_t>(both) / 4 / kGrain * kGrain : 0;
+    beyond_ = both <= static_cast<double>(kMaxBeyond) ? static_cast<uint64_t>(both) / 4 / kGrain * kGrain : 0;
   }
 
   void run(size_t me) {

@@ -104,7 +104,7 @@ void apply(const Calibration& m, MachineConstants& constants) {
 LengthShifts shifts_of(const Calibration& m) {
   LengthShifts shifts;
   const auto shift = [](double times) {
-    return std::clamp(static_cast<int>(std::lround(std::log2(times))), -LengthShifts::kMost, LengthShifts::kMost);
+    return std::clamp(static_cast<int>(std::lround(std::log2(times))), -LengthShifts::kMax, LengthShifts::kMax);
   };
   const MachineConstants table;
   if (*std::min_element(m.kernel.begin(), m.kernel.end()) > 0) {  // else not permitted: nothing is known

@@ -53,10 +53,10 @@ std::string implausible(const Calibration& measured);
 /// a context switch, from where on results are stored past the cache, tiles, and ways to copy.
 void apply(const Calibration& measured, MachineConstants& constants);
 
-/// Some lengths of the table must be the same on all ranks. They are multiplied by 2^shift; shifts lie between −kMost
-/// and kMost, and all ranks take rank 0's.
+/// Some lengths of the table must be the same on all ranks. They are multiplied by 2^shift; shifts lie between −kMax
+/// and kMax, and all ranks take rank 0's.
 struct LengthShifts {
-  static constexpr int kMost = 2;
+  static constexpr int kMax = 2;
   /// Of the lengths from which blocks are read by CMA: there one copy by the kernel becomes faster than two copies.
   int cma = 0;
   /// The kernel's copy is never faster: no block is read by CMA, however long.

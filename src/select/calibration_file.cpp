@@ -19,15 +19,15 @@
 namespace tutti::select {
 namespace {
 
-constexpr size_t kMostText = 64 << 10;
-constexpr int kMostAttempts = 3;
+constexpr size_t kMaxText = 64 << 10;
+constexpr int kMaxAttempts = 3;
 constexpr auto kPatience = std::chrono::milliseconds(100);
 constexpr const char* kFailed = "implausible ";  // and how often
 constexpr const char* kNothing = "\n";
 
 /// One file a boot and set of cores: containers of one host may have different ones.
 std::string path_in(const std::string& folder, const Cores& cores) {
-  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMostText, false);
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMaxText, false);
   if (!boot) return "";
   return fmt::format("{}/calibration-{}-{:08x}", folder, boot->substr(0, boot->find('\n')),
                      static_cast<uint32_t>(Hash().add(tutti::to_text(cores)).value()));
@@ -40,10 +40,10 @@ struct Known {
 };
 
 Known read(const std::string& path) {
-  const auto text = read_file(path, kMostText, true);
+  const auto text = read_file(path, kMaxText, true);
   if (!text) return {};
   if (text->rfind(kFailed, 0) == 0) {
-    return {{}, std::clamp((*text)[std::string_view(kFailed).size()] - '0', 1, kMostAttempts)};
+    return {{}, std::clamp((*text)[std::string_view(kFailed).size()] - '0', 1, kMaxAttempts)};
   }
   auto calibration = parse_calibration(*text);
   if (calibration && !implausible(*calibration).empty()) calibration.reset();
@@ -74,7 +74,7 @@ struct Loaded {
 };
 
 std::string given_up(const std::string& path) {
-  return fmt::format("the machine was too busy, {} times; remove {} to try again", kMostAttempts, path);
+  return fmt::format("the machine was too busy, {} times; remove {} to try again", kMaxAttempts, path);
 }
 
 Loaded measure(const std::string& path, const Cores& cores, int attempts) {
@@ -86,17 +86,17 @@ Loaded measure(const std::string& path, const Cores& cores, int attempts) {
   }
   log_debug("the quick calibration is not used ({}); the table's figures are", fault);
   write_private(path, kFailed + std::to_string(attempts + 1) + "\n");
-  if (attempts + 1 >= kMostAttempts) return {{}, given_up(path)};
+  if (attempts + 1 >= kMaxAttempts) return {{}, given_up(path)};
   return {{}, fmt::format("the machine is too busy ({}); the next process tries again", fault)};
 }
 
 /// All that this process's control group lets it use: launchers confine ranks to a core each, and what is measured lies
 /// between the ranks' cores.
 Cores permitted_cores() {
-  constexpr int kMostProcessors = 4096;
+  constexpr int kMaxProcessors = 4096;
   Cores permitted;
   std::thread([&] {
-    Cores all(kMostProcessors);
+    Cores all(kMaxProcessors);
     std::iota(all.begin(), all.end(), 0);
     run_on(affinity_mask(all));
     permitted = allowed_cores();
@@ -116,7 +116,7 @@ Loaded load() {
     const auto known_from_file = [&]() -> std::optional<Loaded> {
       const Known known = read(path);
       if (known.calibration) return Loaded{known.calibration, ""};
-      if (known.attempts >= kMostAttempts) return Loaded{{}, given_up(path)};
+      if (known.attempts >= kMaxAttempts) return Loaded{{}, given_up(path)};
       return {};
     };
     if (const auto known = known_from_file()) return *known;

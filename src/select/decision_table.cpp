@@ -62,7 +62,7 @@ Row direct_row(const CostInputs& inputs) {
   const uint64_t most = std::min(inputs.message, share);
   Row row{.method = inputs.methods.front().method,
           .window = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride)};
-  if (row.method->memory == exec::MemoryKind::Host) row.deliveries = deliveries_of_transfers(inputs.hand_over);
+  if (row.method->is_on_host()) row.deliveries = deliveries_of_transfers(inputs.hand_over);
   return row;
 }
 
@@ -85,7 +85,7 @@ Row row_from(const json& text, Collective collective, const std::vector<Delivery
   const uint64_t width = whole_number(text.at(3));
   if (method == nullptr || row.window == 0 || row.window > kMaxWindow || width == 0 || width > kMaxWidth) fail();
   row.width = static_cast<uint32_t>(width);
-  if (method->memory != inputs.methods.front().method->memory) fail();
+  if (method->backend != inputs.methods.front().method->backend) fail();
   if ((row.algorithm == nullptr) != (collective == Collective::SendRecv)) fail();
   if (row.algorithm != nullptr && !row.algorithm->allows({collective, inputs.ranks, inputs.groups})) fail();
   return row;

@@ -86,7 +86,7 @@ void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
     const auto forced = inputs.forced_methods.find(key);
     if (forced == inputs.forced_methods.end()) continue;
     const exec::Method* const method = exec::find_method(forced->second);
-    if (method == nullptr || inputs.methods.empty() || method->memory != inputs.methods.front().method->memory)
+    if (method == nullptr || inputs.methods.empty() || method->backend != inputs.methods.front().method->backend)
       continue;
     wish.method = method;
     wish.for_all = key.empty();

@@ -82,9 +82,8 @@ std::string machine_text(const CostInputs& inputs, const MachineNotes& notes) {
 }
 
 std::string row_text(const Row& row, uint64_t bytes) {
-  const std::string host = row.method->memory == exec::MemoryKind::Host
-                               ? fmt::format("; messages: {}", deliveries_text(row.deliveries))
-                               : "";
+  const std::string host =
+      row.method->is_on_host() ? fmt::format("; messages: {}", deliveries_text(row.deliveries)) : "";
   return fmt::format("{} by {}, {}{}", name_of_algorithm(row), row.method->name, sizes_text(row, bytes), host);
 }
 

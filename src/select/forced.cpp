@@ -42,9 +42,7 @@ std::string listed(const std::vector<std::string>& known) {
 void check_method(const std::string& name) {
   if (exec::find_method(name) != nullptr) return;
   std::vector<std::string> known;
-  for (const exec::MemoryKind memory : {exec::MemoryKind::Host, exec::MemoryKind::Device}) {
-    for (const exec::Method* method : exec::methods_for(memory)) known.emplace_back(method->name);
-  }
+  for (const exec::Method* method : exec::all_methods()) known.emplace_back(method->name);
   throw_error(Code::InvalidArgument, "TUTTI_METHOD: there is no method '{}'{}; there are {}", name,
               did_you_mean(name, known), listed(known));
 }

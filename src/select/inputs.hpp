@@ -18,6 +18,7 @@
 
 namespace tutti::select {
 
+using exec::UsableMethod;
 using link::LinkCost;
 
 /// How blocks in host memory can be handed over between ranks of a host.
@@ -27,18 +28,6 @@ struct HandOver {
   bool shares_cores = false;         ///< some ranks share their cores
   bool always_cma = false;           ///< TUTTI_CMA is "always"
   LengthShifts shifts;               ///< how the lengths of the constants' table are scaled: by rank 0's calibration
-};
-
-/// A method as the ranks of a communicator can use it. 0: no limit of its own.
-struct UsableMethod {
-  const exec::Method* method = &exec::methods::lanes;
-  std::string why_not = "";   ///< it cannot be used at all; "" if it can
-  bool if_forced = false;     ///< it could, if TUTTI_METHOD forced it
-  uint64_t message = 0;       ///< bytes of its longest message
-  uint64_t staging = 0;       ///< bytes that all messages of a rank take in a round
-  uint64_t window = 0;        ///< bytes of a block that a round moves, …
-  uint64_t least_window = 0;  ///< … and for each replica at least
-  uint64_t rounds = 0;        ///< of a call
 };
 
 class MachineView;  // select/machine_view.hpp

@@ -149,7 +149,7 @@ void take_facts(const std::map<std::string, double>& facts, CostInputs& inputs) 
     }
     into = static_cast<std::decay_t<decltype(into)>>(fact->second);
   };
-  constexpr double kMaxBytes = uint64_t{1} << 50, kMaxShift = LengthShifts::kMost, kMaxReading = 2;
+  constexpr double kMaxBytes = uint64_t{1} << 50, kMaxShift = LengthShifts::kMax, kMaxReading = 2;
   static_assert(static_cast<int>(transports::ReadAccess::Direct) == kMaxReading);
   take(facts::kGamma, 0, 1, inputs.gamma);
   take(facts::kContextSwitch, 0, 1, inputs.context_switch);

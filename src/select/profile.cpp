@@ -123,7 +123,7 @@ std::string situation_on_gpus(const plan::Grouping& groups, uint64_t gpus, const
 bool is_on_gpus(const std::string& situation) { return situation.find(" GPU") != std::string::npos; }
 
 std::string candidate_name(const std::string& algorithm, const exec::Method& method) {
-  return method.memory == exec::MemoryKind::Host ? algorithm : algorithm + kBy + method.name;
+  return method.is_on_host() ? algorithm : algorithm + kBy + method.name;
 }
 
 std::optional<double> Profile::seconds(const std::string& situation, Collective collective,

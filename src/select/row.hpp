@@ -6,7 +6,7 @@
 #include <string>
 
 #include "exec/compile/delivery.hpp"
-#include "exec/executor.hpp"
+#include "exec/execution.hpp"
 #include "exec/method.hpp"
 #include "plan/algorithm.hpp"
 

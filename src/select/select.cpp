@@ -28,8 +28,7 @@ Predicted predict_width(const Entry& entry, uint64_t bytes, const CostInputs& in
   exec::Prices prices = plain;
   const exec::Method& method = *entry.usable->method;
   if (method.price != nullptr) method.price(cost, prices, inputs.ranks, width);
-  const uint64_t window =
-      method.memory == exec::MemoryKind::Host || width == 1 ? entry.window : std::min(entry.window, bytes / width);
+  const uint64_t window = method.is_on_host() || width == 1 ? entry.window : std::min(entry.window, bytes / width);
   const Predicted closed = predict(cost, bytes, window, prices);
   if (!entry.traffic) return closed;
   Predicted counted = predict(*entry.traffic, entry.cost, bytes, window, plain);
@@ -46,7 +45,7 @@ uint32_t max_width(const Entry& entry, uint64_t bytes, const CostInputs& inputs)
   if (!usable.method->wide) return 1;
   uint64_t least = usable.least_window;
   // Threads of a rank: a short call is done before another thread has woken.
-  if (usable.method->memory == exec::MemoryKind::Host) least = std::max(least, machine_constants().block_per_thread);
+  if (usable.method->is_on_host()) least = std::max(least, machine_constants().block_per_thread);
   if (least == 0) return inputs.max_width;
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / least, 1, inputs.max_width));
 }
@@ -54,7 +53,7 @@ uint32_t max_width(const Entry& entry, uint64_t bytes, const CostInputs& inputs)
 /// On the host, as wide as can be; on a device the fewest blocks with which the predicted time is close to the best.
 uint32_t width_of(const Entry& entry, uint64_t bytes, const CostInputs& inputs) {
   const uint32_t most = max_width(entry, bytes, inputs);
-  if (most == 1 || entry.usable->method->memory == exec::MemoryKind::Host) return most;
+  if (most == 1 || entry.usable->method->is_on_host()) return most;
   double best = std::numeric_limits<double>::infinity();
   for (uint32_t width = 1; width <= most; ++width) {
     best = std::min(best, predict_width(entry, bytes, inputs, width).seconds());
@@ -68,7 +67,7 @@ uint32_t width_of(const Entry& entry, uint64_t bytes, const CostInputs& inputs) 
 Predicted predict_best(const Entry& entry, uint64_t bytes, const CostInputs& inputs) {
   const uint32_t most = max_width(entry, bytes, inputs);
   Predicted best = predict_width(entry, bytes, inputs, most);
-  if (entry.usable->method->memory == exec::MemoryKind::Host) return best;
+  if (entry.usable->method->is_on_host()) return best;
   for (uint32_t width = 1; width < most; width *= 2) {
     const Predicted predicted = predict_width(entry, bytes, inputs, width);
     if (predicted.seconds() < best.seconds()) best = predicted;
@@ -102,7 +101,7 @@ uint64_t row_window(const Entry& entry, uint64_t bytes, const Row& row, const Ca
   using transports::ReadAccess;
   constexpr uint64_t kGrain = 128;
   const uint64_t staged = std::max(kGrain, entry.window / (inputs.shares_staging ? row.width : 1));
-  if (row.method->memory != exec::MemoryKind::Host) return staged;
+  if (!row.method->is_on_host()) return staged;
   const HandOver& over = inputs.hand_over;
   const bool read = over.reading == ReadAccess::Direct ||
                     (over.reading == ReadAccess::Cma && row.deliveries.cma_from != link::kNever);
@@ -114,7 +113,7 @@ Row row_of(const Entry& entry, uint64_t bytes, const CallKind& kind, const CostI
   Row row{.algorithm = entry.algorithm, .method = entry.usable->method};
   if (!entry.rejected.empty()) return row;
   row.width = width_of(entry, bytes, inputs);
-  if (row.method->memory == exec::MemoryKind::Host) {
+  if (row.method->is_on_host()) {
     row.deliveries = deliveries_of(entry.algorithm->collective, bytes, inputs.ranks, inputs.hand_over);
     if (!entry.algorithm->direct_stores) row.deliveries.direct_store_from = link::kNever;
   }
@@ -236,7 +235,7 @@ std::vector<uint64_t> Choices::steps() const {
   const CostInputs& inputs = impl_->inputs;
   std::vector<uint64_t> steps;
   for (int bucket = kLeastBucket; bucket < kBuckets; ++bucket) steps.push_back((uint64_t{3} << bucket) / 2);
-  if (inputs.methods.front().method->memory != exec::MemoryKind::Host) return steps;
+  if (!inputs.methods.front().method->is_on_host()) return steps;
   for (const uint64_t step : delivery_steps(impl_->collective, inputs.ranks, inputs.hand_over)) steps.push_back(step);
   steps.push_back(zcopy_from(inputs.hand_over));
   for (uint64_t width = 2; width <= inputs.max_width; ++width) {

@@ -68,7 +68,7 @@ std::string timeline_svg(const Replay& replay, const std::string& title) {
   std::map<Row, size_t> rows;
   double until = 0;
   for (const Event& event : replay.events) {
-    if (event.rank >= kMostDrawn) continue;
+    if (event.rank >= kMaxDrawn) continue;
     rows.emplace(row_of(event), 0);
     until = std::max(until, event.end);
   }
@@ -87,7 +87,7 @@ std::string timeline_svg(const Replay& replay, const std::string& title) {
                     kTop + kRow * static_cast<double>(at) + 10, std::get<0>(row), std::get<2>(row), std::get<1>(row));
   }
   for (const Event& event : replay.events) {
-    if (event.rank >= kMostDrawn) continue;
+    if (event.rank >= kMaxDrawn) continue;
     svg += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\"><title>{}</title></rect>\n",
         kLeft + event.begin * scale, kTop + kRow * static_cast<double>(rows.at(row_of(event))),

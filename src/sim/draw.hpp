@@ -10,7 +10,7 @@ namespace tutti::sim {
 /// Chrome's trace format (chrome://tracing, ui.perfetto.dev): a process a rank, a thread a lane and replica.
 std::string chrome_trace(const Replay& replay, const std::string& title);
 
-inline constexpr Rank kMostDrawn = 64;  ///< ranks in a drawing
+inline constexpr Rank kMaxDrawn = 64;  ///< ranks in a drawing
 
 /// A row for each lane of the first ranks, a bar for each instruction.
 std::string timeline_svg(const Replay& replay, const std::string& title);

@@ -59,7 +59,7 @@ Busiest busiest_of(const Machine& machine, const Replay& replay, double times, d
 
 Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& options) {
   Programs programs = compile(call);
-  const Call fewer = with_fewer_replicas(call, programs.full_ops, kMostReplayed);
+  const Call fewer = with_fewer_replicas(call, programs.full_ops, kMaxReplayed);
   if (fewer.geometry.width != call.geometry.width) programs = compile(fewer);
   const ReplayOptions extent = extent_of(programs, fewer.geometry.width, options);
   Simulated result{.rounds = programs.rounds, .replayed = extent.rounds, .width = extent.width};

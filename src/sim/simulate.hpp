@@ -19,7 +19,7 @@ struct SimulateOptions {
 };
 
 /// With more instructions, fewer replicas run longer windows.
-inline constexpr uint64_t kMostReplayed = uint64_t{4} << 20;
+inline constexpr uint64_t kMaxReplayed = uint64_t{4} << 20;
 
 struct Busiest {
   std::string name;  ///< "": no link was used
@@ -38,7 +38,7 @@ struct Simulated {
   Replay replay;
 };
 
-/// `call.geometry.width` is the executor's; see kMostReplayed. Throws what compile() and replay() throw.
+/// `call.geometry.width` is the executor's; see kMaxReplayed. Throws what compile() and replay() throw.
 Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& options = {});
 
 }  // namespace tutti::sim

@@ -32,9 +32,9 @@ Cores processors(const std::string& text) {
 }  // namespace
 
 std::vector<Cache> caches_of(int processor, const std::string& root) {
-  constexpr int kMost = 16;
+  constexpr int kMax = 16;
   std::vector<Cache> caches;
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     const std::string folder = fmt::format("{}/sys/devices/system/cpu/cpu{}/cache/index{}/", root, processor, i);
     const std::string level = first_line(folder + "level");
     if (level.empty()) break;

@@ -12,13 +12,13 @@
 namespace tutti {
 namespace {
 
-constexpr int kMost = 1 << 16;  // processors of a machine, at most
+constexpr int kMax = 1 << 16;  // processors of a machine, at most
 
 }  // namespace
 
 Cores allowed_cores() {
   Cores cores;
-  for (int room = 1024; room <= kMost && cores.empty(); room *= 4) {
+  for (int room = 1024; room <= kMax && cores.empty(); room *= 4) {
     const auto words = static_cast<size_t>(room) / (8 * sizeof(unsigned long));
     std::vector<unsigned long> mask(words);
     auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
@@ -89,7 +89,7 @@ Cores parse_cores(const std::string& text) {
     int value = -1;
     const auto [rest, error] = std::from_chars(at, end, value);
     at = rest;
-    if (error != std::errc() || value < 0 || value >= kMost || (!cores.empty() && value <= cores.back())) invalid();
+    if (error != std::errc() || value < 0 || value >= kMax || (!cores.empty() && value <= cores.back())) invalid();
     return value;
   };
   for (bool more = at != end; more;) {

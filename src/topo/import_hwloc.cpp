@@ -15,10 +15,10 @@
 namespace tutti::topo {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // of numbers of things
-constexpr size_t kMostAreas = 1 << 14;
+constexpr int64_t kMax = 1 << 20;  // of numbers of things
+constexpr size_t kMaxAreas = 1 << 14;
 constexpr int kNetwork = 2, kOpenFabrics = 3;  // hwloc_obj_osdev_type_e
-constexpr int64_t kMostBytes = int64_t{1} << 56;
+constexpr int64_t kMaxBytes = int64_t{1} << 56;
 
 /// hwloc 1 says "Socket" and "Cache" with a depth.
 std::string type_of(pugi::xml_node object) {
@@ -83,7 +83,7 @@ class Reader {
   int os_index(pugi::xml_node object) const {
     // hwloc writes -1 as an unsigned number where there is none.
     const auto index = file_.number(object, "os_index", -1, -1, std::numeric_limits<uint32_t>::max());
-    return index > kMost ? -1 : static_cast<int>(index);
+    return index > kMax ? -1 : static_cast<int>(index);
   }
 
   void take_processor(pugi::xml_node object) {
@@ -92,7 +92,7 @@ class Reader {
     };
     const auto number = [&](int& field, const char* name) {
       const pugi::xml_node found = object.find_child_by_attribute("info", "name", name);
-      if (found && field < 0) field = static_cast<int>(file_.number(found, "value", -1, -1, kMost));
+      if (found && field < 0) field = static_cast<int>(file_.number(found, "value", -1, -1, kMax));
     };
     take(processor_.vendor, "CPUVendor");
     take(processor_.arch, "Architecture");
@@ -126,13 +126,13 @@ class Reader {
         caches_[level].push_back(
             {.kind = NodeKind::Complex, .processors = cores_of(object), .bytes = bytes(object, "cache_size")});
       }
-      if (areas_.size() + threads_.size() > kMostAreas) file_.fail(object, "more than {} processors", kMostAreas);
+      if (areas_.size() + threads_.size() > kMaxAreas) file_.fail(object, "more than {} processors", kMaxAreas);
       collect(object);
     }
   }
 
   uint64_t bytes(pugi::xml_node object, const char* attribute) const {
-    return static_cast<uint64_t>(file_.number(object, attribute, 0, 0, kMostBytes));
+    return static_cast<uint64_t>(file_.number(object, attribute, 0, 0, kMaxBytes));
   }
 
   /// The caches of the last level that two cores share, or of level 3.
@@ -201,7 +201,7 @@ class Reader {
     node.model = std::string(info(device, "PCIDevice")).substr(0, 200);
     bool fabrics = false;
     for (const pugi::xml_node system : device.children("object")) {
-      const auto type = type_of(system) == "OSDev" ? file_.number(system, "osdev_type", -1, -1, kMost) : -1;
+      const auto type = type_of(system) == "OSDev" ? file_.number(system, "osdev_type", -1, -1, kMax) : -1;
       if (kind == DeviceKind::Gpu && *info(system, "GPUModel") != '\0') node.model = info(system, "GPUModel");
       if (kind != DeviceKind::Nic || (type != kNetwork && type != kOpenFabrics)) continue;
       // An InfiniBand device's own name says more than that of its network interface.

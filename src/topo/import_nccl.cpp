@@ -18,9 +18,9 @@
 namespace tutti::topo {
 namespace {
 
-constexpr int64_t kMostLanes = 32, kMostNvLinks = 1024, kFastestPort = 100'000'000;  // Mb/s
-constexpr size_t kMostCpus = 1024;
-constexpr int64_t kMost = 1 << 20;  // of numbers of things
+constexpr int64_t kMaxLanes = 32, kMaxNvLinks = 1024, kFastestPort = 100'000'000;  // Mb/s
+constexpr size_t kMaxCpus = 1024;
+constexpr int64_t kMax = 1 << 20;  // of numbers of things
 
 class Reader {
  public:
@@ -60,11 +60,11 @@ class Reader {
   void add_cpu(pugi::xml_node xml) {
     Host& host = host_of(xml);
     Node node{.kind = NodeKind::Numa, .parent = host.node};
-    node.number = static_cast<int>(file_.number(xml, "numaid", -1, -1, kMost));
+    node.number = static_cast<int>(file_.number(xml, "numaid", -1, -1, kMax));
     if (node.number < 0) node.name = "of unknown number";
     const ProcessorId id{file_.text(xml, "vendor"), file_.text(xml, "arch"),
-                         static_cast<int>(file_.number(xml, "familyid", -1, -1, kMost)),
-                         static_cast<int>(file_.number(xml, "modelid", -1, -1, kMost))};
+                         static_cast<int>(file_.number(xml, "familyid", -1, -1, kMax)),
+                         static_cast<int>(file_.number(xml, "modelid", -1, -1, kMax))};
     node.model = id.vendor.empty() ? id.arch : id.vendor;
     try {
       node.processors = parse_mask(xml.attribute("affinity").value());
@@ -76,7 +76,7 @@ class Reader {
     for (const NodeId other : host.cpus) {
       graph_.connect({.a = other, .b = cpu, .kind = LinkKind::Socket, .gbps = figure.gbps, .us = figure.us});
     }
-    if (host.cpus.size() == kMostCpus) file_.fail(xml, "more than {} <cpu>", kMostCpus);
+    if (host.cpus.size() == kMaxCpus) file_.fail(xml, "more than {} <cpu>", kMaxCpus);
     host.cpus.push_back(cpu);
     add_children(host, cpu, xml);
   }
@@ -118,7 +118,7 @@ class Reader {
     Node node{.kind = kind == DeviceKind::Gpu ? NodeKind::Gpu : NodeKind::Bridge, .parent = parent, .address = address};
     if (kind == DeviceKind::Gpu) {
       node.sm = static_cast<int>(file_.number(xml.child("gpu"), "sm", 0, 0, 1000));
-      node.number = static_cast<int>(file_.number(xml.child("gpu"), "dev", -1, -1, kMost));
+      node.number = static_cast<int>(file_.number(xml.child("gpu"), "dev", -1, -1, kMax));
     }
     const NodeKind node_kind = node.kind;
     const NodeId id = graph_.add(std::move(node));
@@ -131,12 +131,12 @@ class Reader {
   }
 
   Link link_of(pugi::xml_node xml, NodeId child, NodeId parent, NodeKind kind) const {
-    const auto lanes = static_cast<uint32_t>(std::max<int64_t>(0, file_.number(xml, "link_width", 0, -1, kMostLanes)));
+    const auto lanes = static_cast<uint32_t>(std::max<int64_t>(0, file_.number(xml, "link_width", 0, -1, kMaxLanes)));
     return pci_link(child, parent, kind, parse_gts(xml.attribute("link_speed").value()), lanes);
   }
 
   void add_gpu(Host& host, NodeId gpu, pugi::xml_node xml) {
-    if (xml.attribute("rank")) told_rank_[gpu] = file_.number(xml, "rank", -1, -1, kMost);
+    if (xml.attribute("rank")) told_rank_[gpu] = file_.number(xml, "rank", -1, -1, kMax);
     for (const pugi::xml_node link : xml.children("nvlink")) {
       const std::string target = address_of(file_.text(link, "target"));
       if (target.empty()) file_.fail(link, "an <nvlink> without a target");
@@ -145,7 +145,7 @@ class Reader {
       if (code >> 16 == 0x03) peer = NvLinks::Peer::Gpu;
       if (code == 0x068000) peer = NvLinks::Peer::Switch;
       if (code == 0x068001) peer = NvLinks::Peer::Processor;
-      host.nvlinks.add(gpu, target, peer, static_cast<uint32_t>(file_.number(link, "count", 1, 0, kMostNvLinks)));
+      host.nvlinks.add(gpu, target, peer, static_cast<uint32_t>(file_.number(link, "count", 1, 0, kMaxNvLinks)));
     }
   }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr int kSkylakeServer = 0x55, kSapphireRapids = 0x8F, kEmeraldRapids = 0xCF;
 
 constexpr double kFastest = 1024;  // GT/s; more is a mistake
-constexpr uint32_t kMostLanes = 32;
+constexpr uint32_t kMaxLanes = 32;
 
 // hwloc gives a link's rate after its line code, 128/130 from 8 GT/s on: GB/s for each GT/s and lane.
 constexpr double kAfterLineCode = 128.0 / 130 / 8;
@@ -58,13 +58,13 @@ LinkFigure nvlink_figure(int sm) {
 Link pci_link(NodeId child, NodeId parent, NodeKind kind, double gts, uint32_t lanes) {
   Link link = unknown_pci(child, parent, kind);
   link.assumed = gts <= 0 || lanes == 0;
-  if (lanes > 0) link.width = std::min(lanes, kMostLanes);
+  if (lanes > 0) link.width = std::min(lanes, kMaxLanes);
   link.gbps = (gts > 0 ? gts : 8) * link.width * figures::pcie.gbps;
   return link;
 }
 
 Link pci_link_of_rate(NodeId child, NodeId parent, NodeKind kind, double raw_gbps) {
-  if (raw_gbps <= 0 || raw_gbps > kFastest * kMostLanes) return unknown_pci(child, parent, kind);
+  if (raw_gbps <= 0 || raw_gbps > kFastest * kMaxLanes) return unknown_pci(child, parent, kind);
   Link link = unknown_pci(child, parent, kind);
   link.assumed = false;
   link.gbps = raw_gbps / kAfterLineCode * figures::pcie.gbps;

@@ -23,7 +23,7 @@ struct PciInfo {
 struct Memory {
   unsigned long long total, free, used;
 };
-constexpr unsigned kMostNvLinks = 18, kMostGpus = 64;
+constexpr unsigned kMaxNvLinks = 18, kMaxGpus = 64;
 constexpr int kEnabled = 1;
 constexpr int kGpu = 0, kNpu = 1, kSwitch = 2;  // nvmlIntNvLinkDeviceType_t
 
@@ -60,7 +60,7 @@ class Nvml {
     unsigned gpus = 0;
     const Result counted = count_(&gpus);
     if (counted != 0) report.problem = fmt::format("NVML cannot count GPUs: {}", error_text(counted));
-    for (unsigned i = 0; i < gpus && i < kMostGpus; ++i) {
+    for (unsigned i = 0; i < gpus && i < kMaxGpus; ++i) {
       Device device = nullptr;
       PciInfo pci{};
       if (device_(i, &device) != 0 || pci_(device, &pci) != 0) continue;  // not for this container
@@ -95,7 +95,7 @@ class Nvml {
     if (capability_ != nullptr && capability_(device, &major, &minor) == 0) gpu.sm = major * 10 + minor;
     Memory memory{};
     if (memory_ != nullptr && memory_(device, &memory) == 0) gpu.bytes = memory.total;
-    for (unsigned link = 0; link < kMostNvLinks && link_state_ != nullptr && link_peer_ != nullptr; ++link) {
+    for (unsigned link = 0; link < kMaxNvLinks && link_state_ != nullptr && link_peer_ != nullptr; ++link) {
       int state = 0;
       PciInfo peer{};
       if (link_state_(device, link, &state) != 0 || state != kEnabled) continue;

@@ -10,7 +10,7 @@ namespace tutti::topo {
 namespace {
 
 constexpr size_t kLongestText = 200;
-constexpr size_t kMostWords = 2048;  // of a mask: 65,536 processors
+constexpr size_t kMaxWords = 2048;  // of a mask: 65,536 processors
 
 }  // namespace
 
@@ -97,7 +97,7 @@ std::vector<int> parse_mask(std::string_view text) {
     const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), bits, 16);
     const bool whole =
         word.empty() || (error == std::errc() && rest == word.data() + word.size());  // hwloc: "0x1,,0x0"
-    if (!whole || words.size() >= kMostWords) {
+    if (!whole || words.size() >= kMaxWords) {
       throw_error(Code::InvalidArgument, "'{}' is not a mask of processors", text.substr(0, 100));
     }
     words.push_back(bits);

@@ -35,7 +35,7 @@ void* aligned_alloc(size_t alignment, size_t bytes) { return ++t_allocations, __
 
 namespace {
 
-constexpr size_t kMost = size_t{1} << 18;  // elements of a block
+constexpr size_t kMax = size_t{1} << 18;  // elements of a block
 
 void check(tuttiResult_t result) {
   if (result == tuttiSuccess) return;
@@ -53,7 +53,7 @@ class Rank {
   explicit Rank(tuttiComm_t comm) : comm_(comm) {
     check(tuttiCommUserRank(comm, &rank_));
     check(tuttiCommCount(comm, &ranks_));
-    in_.resize(kMost * static_cast<size_t>(ranks_));
+    in_.resize(kMax * static_cast<size_t>(ranks_));
     out_.resize(in_.size());
   }
 
@@ -61,7 +61,7 @@ class Rank {
   int count_all() {
     int wrong = 0;
     for (const Call& call : calls()) {
-      for (const size_t count : {size_t{2}, size_t{1024}, kMost}) wrong += count_one(call, count) ? 0 : 1;
+      for (const size_t count : {size_t{2}, size_t{1024}, kMax}) wrong += count_one(call, count) ? 0 : 1;
     }
     return wrong;
   }

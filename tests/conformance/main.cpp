@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
                  "local (threads), shm (processes), tcp (processes), tcp-threads, push, fakeverbs (threads; modules), "
                  "verbs, ucx (processes; modules), mixed")
       ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "fakeverbs", "verbs", "ucx", "mixed"}));
-  app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
+  app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMaxRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");
   app.add_flag("--reduced", options.reduced, "few types and counts, and each collective's own choice of algorithm");

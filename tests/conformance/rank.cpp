@@ -20,7 +20,7 @@ constexpr uint64_t kSeed = 20240229;
 /// A buffer whose data begin a few elements after the allocation, so that alignments change.
 class ShiftedBuffer {
  public:
-  ShiftedBuffer(size_t capacity, GuardedBuffer::Kind kind) : buffer_(capacity + kMostShift, kind) {}
+  ShiftedBuffer(size_t capacity, GuardedBuffer::Kind kind) : buffer_(capacity + kMaxShift, kind) {}
   void arm(size_t bytes, size_t shift) {
     shift_ = shift;
     buffer_.arm(bytes + shift);
@@ -32,7 +32,7 @@ class ShiftedBuffer {
         std::count_if(buffer_.data(), buffer_.data() + shift_, [](std::byte b) { return b != std::byte{0xff}; });
     return buffer_.damaged() + static_cast<size_t>(changed);
   }
-  static constexpr size_t kMostShift = 64;
+  static constexpr size_t kMaxShift = 64;
 
  private:
   GuardedBuffer buffer_;
@@ -102,7 +102,7 @@ class RankUnderTest {
     const size_t in_bytes = pattern.input_count(rank_) * element, out_bytes = pattern.output_count(rank_) * element;
     const size_t mine = static_cast<size_t>(rank_) * shape.count * element;
     in_.arm(in_bytes, shift);
-    out_.arm(out_bytes, (shift * 2) % ShiftedBuffer::kMostShift);
+    out_.arm(out_bytes, (shift * 2) % ShiftedBuffer::kMaxShift);
     std::byte *in = in_.data(), *out = out_.data();
     if (case_->in_place && in_bytes > out_bytes) out = in + (out_bytes == 0 ? 0 : mine);
     if (case_->in_place && in_bytes < out_bytes) in = out + (in_bytes == 0 ? 0 : mine);

@@ -11,7 +11,7 @@
 
 namespace tutti::conformance {
 
-inline constexpr int kMostRanks = 16;
+inline constexpr int kMaxRanks = 16;
 
 /// A rank's findings. Plain data, because it lies in memory that processes share.
 struct Findings {
@@ -23,8 +23,8 @@ struct Findings {
 
 /// The memory that the ranks of one communicator share.
 struct Board {
-  std::array<Findings, kMostRanks> findings;
-  std::array<std::atomic<uint64_t>, kMostRanks> barriers;  ///< that each rank has entered
+  std::array<Findings, kMaxRanks> findings;
+  std::array<std::atomic<uint64_t>, kMaxRanks> barriers;  ///< that each rank has entered
 };
 
 /// Runs the cases as `rank` of `comm` and destroys `comm`. After a call that fails, no other is made.

@@ -84,7 +84,7 @@ int live(const Setting& setting, const std::vector<Case>& cases, int process, co
 }  // namespace
 
 std::vector<Findings> run(const Setting& setting, const std::vector<Case>& cases) {
-  if (setting.ranks > kMostRanks) throw std::invalid_argument("too many ranks");
+  if (setting.ranks > kMaxRanks) throw std::invalid_argument("too many ranks");
   const SharedBoard board;
   const Handout handout;
   std::vector<pid_t> children;

@@ -36,7 +36,7 @@ using Parameters = std::tuple<std::string, int, Kind>;
 class ControlCall : public ::testing::TestWithParam<Parameters> {};
 
 /// The rank's first error is the mismatch, in time. If ranks are threads of one process, only the last one to leave can
-/// wait for the others, so one that has left may get no error.
+/// wait for the others: so one that has left may get no error, or one that says how many calls each has made.
 void expect_mismatch(const Story& story, int rank, const std::vector<const char*>& needed, bool may_be_gone) {
   SCOPED_TRACE(fmt::format("rank {}", rank));
   const auto first =
@@ -45,6 +45,7 @@ void expect_mismatch(const Story& story, int rank, const std::vector<const char*
   ASSERT_NE(first, story.end()) << "it heard nothing";
   EXPECT_EQ(first->code, tuttiMismatch) << first->text;
   EXPECT_LT(first->seconds, 10);
+  if (may_be_gone && first->text.find(" left after ") != std::string::npos) return;
   for (const char* words : needed)
     EXPECT_NE(first->text.find(words), std::string::npos) << words << " is not in: " << first->text;
 }

@@ -29,9 +29,9 @@ namespace {
 using testing::Child;
 using testing::Line;
 
-constexpr int kRate = 3000;          // connections per second
-constexpr size_t kMostOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
-constexpr double kMoreSeconds = 2;   // that a start may take longer
+constexpr int kRate = 3000;         // connections per second
+constexpr size_t kMaxOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
+constexpr double kMoreSeconds = 2;  // that a start may take longer
 #ifdef __SANITIZE_ADDRESS__
 constexpr long kMoreMemory = 262144 + 32768;  // AddressSanitizer keeps 256 MiB of freed memory
 #else
@@ -73,7 +73,7 @@ int flood(const std::string& argument, Line& test) {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  const size_t most_open = std::min<size_t>(kMostOpen, limit.rlim_cur - 100);
+  const size_t most_open = std::min<size_t>(kMaxOpen, limit.rlim_cur - 100);
   std::deque<Stranger> open;
   const double start = now();
   long tried = 0, made = 0;

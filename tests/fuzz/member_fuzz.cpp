@@ -334,7 +334,7 @@ class Hostile {
     LinkAnswer answer{};
     if (reply.bytes.size() != sizeof answer) return;
     std::memcpy(&answer, reply.bytes.data(), sizeof answer);
-    arena_ = transports::Segment::map(std::move(passed), {answer.arena_offset, answer.arena_bytes}, "the victim");
+    arena_ = link::Segment::map(std::move(passed), {answer.arena_offset, answer.arena_bytes}, "the victim");
     theirs_ = reinterpret_cast<LinkMemory*>(arena_.base() + answer.link);
   }
 
@@ -415,7 +415,7 @@ class Hostile {
   Fd trunk_, listener_, hub_;
   std::string info_;
   std::vector<Fd> streams_;
-  transports::Segment arena_;
+  link::Segment arena_;
   LinkMemory* theirs_ = nullptr;  // the victim's link to this member
   uint32_t channel_ = 0;
   uint32_t exchanges_ = 0;

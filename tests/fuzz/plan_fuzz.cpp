@@ -17,7 +17,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 namespace tutti {
 namespace {
 
-constexpr size_t kMostSteps = 2000;  // of all ranks: running more of them with numbers takes too long
+constexpr size_t kMaxSteps = 2000;  // of all ranks: running more of them with numbers takes too long
 
 [[noreturn]] void defect(const std::string& what) {
   std::fprintf(stderr, "defect: %s\n", what.c_str());
@@ -49,7 +49,7 @@ void look_at(std::string_view text) {
   for (const plan::RankPlan& plan : set.plans) {
     for (const plan::Step& step : plan.steps) plan::in_words(plan, step);
   }
-  if (steps_of(set.plans) <= kMostSteps) run_on_numbers(set.plans);
+  if (steps_of(set.plans) <= kMaxSteps) run_on_numbers(set.plans);
 }
 
 /// All scalar values of a document: numbers, texts, booleans.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/socket.hpp"
-#include "transports/ucx/in_end.hpp"
-#include "transports/ucx/out_end.hpp"
+#include "transports/ucx/receiver.hpp"
+#include "transports/ucx/sender.hpp"
 
 namespace tutti {
 namespace {
@@ -79,7 +79,7 @@ void attack_stream(Input& input) {
 void attack_reader(Input& input) {
   Nowhere fabric;
   {
-    InEnd victim(fabric, {5, 0, 0, false});
+    Receiver victim(fabric, {5, 0, 0, false});
     victim.stream().set_ready();
     link::InLink in = victim.link();
     std::vector<unsigned char> payload(kEager);
@@ -107,7 +107,7 @@ void attack_reader(Input& input) {
 
 void attack_writer(Input& input) {
   Nowhere fabric;
-  OutEnd victim(fabric, {5, 0, 0, true});
+  Sender victim(fabric, {5, 0, 0, true});
   victim.stream().set_ready();
   link::OutLink out = victim.link();
   uint64_t written = 0;

@@ -12,8 +12,8 @@
 
 #include "base/deadline.hpp"
 #include "base/socket.hpp"
-#include "transports/verbs/in_end.hpp"
-#include "transports/verbs/out_end.hpp"
+#include "transports/verbs/receiver.hpp"
+#include "transports/verbs/sender.hpp"
 #include "verbs/fake_nic.hpp"
 
 namespace tutti {
@@ -105,7 +105,7 @@ struct Attacker {
   }
 
   std::unique_ptr<Nic> nic = test::make_fake_nic();
-  Buffer landing{*nic, kLandingBytes, RegionUse::Data}, feedback{*nic, sizeof(Feedback), RegionUse::Words};
+  Buffer landing{*nic, kEagerRingBytes, RegionUse::Data}, feedback{*nic, sizeof(Feedback), RegionUse::Words};
   std::unique_ptr<Queue> queue = nic->make_queue({.receive_id = 1, .works = 1000, .receives = 100});
   Fd mine, theirs;
   Hello victim{};
@@ -134,9 +134,9 @@ void attack_reader(Input& input, bool valid_greeting) {
   Attacker attacker;
   const std::unique_ptr<Nic> nic = test::make_fake_nic();
   Memory memory(*nic, nullptr, 0);
-  InEnd victim(*nic, memory, {5, 0, 0, false});
+  Receiver victim(*nic, memory, {5, 0, 0, false});
   link::InLink in = victim.link();
-  std::vector<unsigned char> wanted(2 * kAheadMost);
+  std::vector<unsigned char> wanted(2 * kMaxPreposted);
   victim.attach(std::move(attacker.theirs));
   attacker.greet(input, valid_greeting, *attacker.feedback.region);
   if (ended(turn(*nic, victim)) || !attacker.hear()) return;
@@ -164,14 +164,14 @@ void attack_writer(Input& input, bool valid_greeting) {
   Attacker attacker;
   const std::unique_ptr<Nic> nic = test::make_fake_nic();
   Memory memory(*nic, nullptr, 0);
-  OutEnd victim(*nic, memory, {5, 0, 0, true});
+  Sender victim(*nic, memory, {5, 0, 0, true});
   victim.open(std::move(attacker.theirs), 1, Deadline::in(1));
   link::OutLink out = victim.link();
   if (!attacker.hear()) defect("no greeting");
   (void)attacker.queue->post_receives(90);
   attacker.greet(input, valid_greeting, *attacker.landing.region);
   if (ended(turn(*nic, victim))) return;
-  const std::vector<unsigned char> payload(2 * kAheadMost);
+  const std::vector<unsigned char> payload(2 * kMaxPreposted);
   for (uint32_t adverts = 0; !input.empty() && adverts < 200; ++adverts) {
     const auto how = input.take<uint8_t>();
     auto advert = input.take<Advert>();

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the includes against the layers: a file includes only files of lower layers, or of its own folder. src/README.md describes the layers.
+"""Checks the includes against the layers: a file includes only files of lower layers, or of its own room. A forward
+declaration of another room's class counts as an include, and so does a name of another room's namespace.
+src/README.md describes the layers.
 
     layers.py REPOSITORY      prints every violation; exit status 0 if there is none
 """
+import collections
 import pathlib
 import re
 import sys
@@ -20,6 +23,16 @@ FLOORS = {
     "src/topo": 1,
     "src/base": 0,
 }
+# Each folder in these is a room of its own: it may use what the folder above it has and may use, but no room beside it.
+# The folder above, and others, may not use it, but for WINDOWS: what looks into which rooms.
+HOUSES = ("transports", "src/exec")
+SAME_ROOM = ("src/exec/compile",)  # as the folder above it
+WINDOWS = [
+    (r"src/exec/cuda/", ["transports/cuda"]),
+    (r"src/comm/communicator\.cpp", ["src/exec/host"]),  # makes the host's backend
+    (r"bench/micro_", ["src/exec/host"]),
+]
+
 # The public headers are outside the layers: the vocabulary is for all, the API for layers above the communicator.
 VOCABULARY = ("include/tutti/types.hpp", "include/tutti/error.hpp")
 API_FROM = FLOORS["src/comm"]
@@ -32,7 +45,7 @@ GUESTS = [
     (r"src/capi/", ["src/base", "src/comm"]),
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part
-    (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "transports"]),  # shows which transports are usable
+    (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "src/exec", "transports"]),  # shows what is usable
     (r"tools/sim/", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/exec", "src/comm"]),  # a call's deliveries
     (r"src/sim/", ["src/base", "src/topo", "src/link", "src/plan", "src/exec"]),  # what programs are, and where they run
     (r"src/proof/", ["src/base", "src/link", "src/plan", "src/exec"]),
@@ -60,6 +73,17 @@ def folder_of(path: str) -> str:
     return next((folder for folder in FLOORS if path.startswith(folder + "/")), "")
 
 
+def room_of(path: str) -> str:
+    """The room that contains this file: a folder of a house, or the layer's folder."""
+    parts = path.split("/")
+    for house in HOUSES:
+        depth = house.count("/") + 1
+        room = "/".join(parts[:depth + 1])
+        if path.startswith(house + "/") and len(parts) > depth + 1 and room not in SAME_ROOM:
+            return room
+    return folder_of(path)
+
+
 def resolve(root: pathlib.Path, user: str, included: str) -> str:
     """The included file's path in the repository; "" if it is not found."""
     beside = str(pathlib.Path(user).parent)
@@ -80,6 +104,11 @@ def objection(user: str, used: str) -> str:
         return "the API stands above it; below are only types.hpp and error.hpp"
     if not theirs:
         return "it stands on no floor"
+    my_room, their_room = room_of(user), room_of(used)
+    if their_room not in (my_room, theirs):
+        windows = [rooms for pattern, rooms in WINDOWS if re.match(pattern, user)]
+        if not any(their_room in rooms for rooms in windows):
+            return f"{their_room} is a room of its own, and {my_room} may not look into it"
     if mine == theirs:
         return ""
     for pattern, allowed in GUESTS:
@@ -91,11 +120,69 @@ def objection(user: str, used: str) -> str:
     return f"{theirs} (floor {FLOORS[theirs]}) stands {where} {mine} (floor {FLOORS[mine]})"
 
 
+BLANKED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+OPENED = re.compile(r"^(?:inline )?namespace ([\w:]+) \{|^\}  // namespace ([\w:]+)", re.M)
+DECLARED = re.compile(r"^(?:class|struct|enum class) (\w+)(?: : \w+)?;", re.M)
+DEFINED = re.compile(r"^(?:class|struct|enum class)(?: alignas\([^;{]*?\))? (\w+)(?: final)?(?: : [^;{]*)? \{", re.M)
+NAMED = re.compile(r"(?<![\w:])(?:tutti::)?([a-z]+)::(?=\w)")
+# The folders of namespaces; train's is also that of public headers.
+NAMESPACES = {folder.rsplit("/", 1)[-1]: folder for folder in (
+    "src/capi", "src/comm", "src/select", "src/sim", "src/proof", "src/control", "src/exec", "transports", "src/plan", "src/link",
+    "src/topo")}
+
+
+def without_text(text: str) -> str:
+    """Without comments and strings; lines keep their numbers."""
+    return BLANKED.sub(lambda match: "\n" * match[0].count("\n"), text)
+
+
+def spaces(code: str):
+    """(namespace, code in it), piece by piece."""
+    stack, begin = [], 0
+    for match in OPENED.finditer(code):
+        yield "::".join(stack), begin, code[begin:match.start()]
+        begin = match.end()
+        stack = [*stack, match[1]] if match[1] else stack[:-1]
+    yield "::".join(stack), begin, code[begin:]
+
+
+def definitions(files: dict[str, str]) -> dict[tuple[str, str], set[str]]:
+    """The headers that define a class, by its namespace and name."""
+    found = collections.defaultdict(set)
+    for user, code in files.items():
+        if not user.endswith((".cpp", ".cu", ".c")):
+            for space, _, piece in spaces(code):
+                for match in DEFINED.finditer(piece):
+                    found[space, match[1]].add(user)
+    return found
+
+
+def names_of_others(user: str, code: str, defined) -> list[str]:
+    """What the file knows of other rooms without including them."""
+    line = lambda place: code.count("\n", 0, place) + 1  # noqa: E731
+    found = []
+    for space, begin, piece in spaces(code):
+        for match in DECLARED.finditer(piece):
+            homes = defined.get((space, match[1]), set())
+            if user in homes or not homes or any(not objection(user, home) for home in homes):
+                continue
+            home = sorted(homes)[0]
+            found.append(f"{user}:{line(begin + match.start())}: declares {match[1]} of {home}: {objection(user, home)}")
+    for match in NAMED.finditer(code):
+        folder = NAMESPACES.get(match[1], folder_of(user))  # what is below came with a header that may be included
+        if FLOORS[folder] >= FLOORS[folder_of(user)] and (reason := objection(user, folder + "/names")):
+            found.append(f"{user}:{line(match.start())}: names {match[0]}…: {reason}")
+    return found
+
+
 def violations(root: pathlib.Path) -> list[str]:
     found = []
-    files = [p for top in ("include", "src", "algorithms", "transports", "tools", "bench") for p in (root / top).rglob("*")]
-    for path in sorted(p for p in files if p.suffix in SUFFIXES):
-        user, text = path.relative_to(root).as_posix(), path.read_text()
+    tops = ("include", "src", "algorithms", "transports", "tools", "bench")
+    paths = sorted(p for top in tops for p in (root / top).rglob("*") if p.suffix in SUFFIXES)
+    files = {path.relative_to(root).as_posix(): path.read_text() for path in paths}
+    codes = {user: without_text(text) for user, text in files.items()}
+    defined = definitions(codes)
+    for user, text in files.items():
         if not user.startswith("include/") and not folder_of(user):
             found.append(f"{user}: stands on no floor; FLOORS in tests/layers/layers.py lists them")
             continue
@@ -107,6 +194,8 @@ def violations(root: pathlib.Path) -> list[str]:
             reason = objection(user, used) if used else "there is no such file from the repository, src/ or include/"
             if reason:
                 found.append(f'{user}:{text.count(chr(10), 0, match.start(match.lastindex)) + 1}: "{included}": {reason}')
+        if not user.startswith("include/"):
+            found += names_of_others(user, codes[user], defined)
         if user.startswith(tuple(folder + "/" for folder in NEVER_IN)):
             for match in NEVER.finditer(text):
                 found.append(f'{user}:{text.count(chr(10), 0, match.start()) + 1}: speaks of "{match[0]}", but knows no collective')

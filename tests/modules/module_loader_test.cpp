@@ -12,6 +12,7 @@
 #include "base/version.hpp"
 #include "support/fake_wireup.hpp"
 #include "topo/constants.hpp"
+#include "transports/module.hpp"
 #include "transports/rank_group.hpp"
 
 namespace tutti::transports {
@@ -23,7 +24,7 @@ ModuleSearch in_folders(Folders folders) { return {.folders = std::move(folders)
 
 std::string reason(const std::string& name) {
   const ModuleLoad load = load_module(name, in_folders({TUTTI_TEST_MODULES}));
-  EXPECT_FALSE(load.entry) << name << " was accepted";
+  EXPECT_EQ(load.module, nullptr) << name << " was accepted";
   return load.why_not;
 }
 
@@ -31,26 +32,41 @@ std::string file_of(const std::string& name) { return TUTTI_TEST_MODULES "/libtu
 
 TEST(ModuleLoader, OpensAModule) {
   const ModuleLoad load = load_module("push", in_folders({TUTTI_TEST_MODULES}));
-  ASSERT_TRUE(load.entry) << load.why_not;
-  EXPECT_STREQ(load.entry->name, "push");
-  EXPECT_NE(load.entry->make, nullptr);
+  ASSERT_NE(load.module, nullptr) << load.why_not;
+  EXPECT_STREQ(load.module->transport->name, "push");
+  EXPECT_NE(load.module->transport->make, nullptr);
+}
+
+/// They run below, too: modules_test.py.
+TEST(ModuleLoader, OpensModulesOfOtherVersions) {
+  for (const char* name : {"push_old", "push_new"}) {
+    const ModuleLoad load = load_module(name, in_folders({TUTTI_TEST_MODULES}));
+    ASSERT_NE(load.module, nullptr) << load.why_not;
+    EXPECT_STRNE(load.module->version, version());
+    EXPECT_NE(load.module->revision, kModuleRevision);
+    EXPECT_NE(load.module->transport->bytes, sizeof(TransportEntry));
+  }
 }
 
 TEST(ModuleLoader, SaysWhyAModuleDoesNotFit) {
-  const std::string rebuild = "; build it again with this library";
-  EXPECT_EQ(reason("stub_version"), file_of("stub_version") + ": it is of Tutti 0.0.9, and this is Tutti " + version() +
-                                        "; install the one of this version");
+  const std::string rebuild = std::string(": it is of Tutti ") + version() + ", and this is Tutti " + version() +
+                              "; build it again with this library";
   EXPECT_EQ(reason("stub_format"), file_of("stub_format") + ": its links have format " +
                                        std::to_string(link::kLinkFormat + 1) + ", and this library's " +
                                        std::to_string(link::kLinkFormat) + rebuild);
-  EXPECT_NE(reason("stub_abi").find(": its transport interface is number "), std::string::npos) << reason("stub_abi");
+  EXPECT_EQ(reason("stub_abi"), fmt::format("{}: its module interface is number {}, and this library's {}{}",
+                                            file_of("stub_abi"), kModuleAbi + 1, kModuleAbi, rebuild));
   EXPECT_EQ(reason("stub_layout"),
             file_of("stub_layout") + ": it was compiled with other headers or another standard library" + rebuild);
   EXPECT_NE(reason("stub_size").find(": it describes itself in "), std::string::npos) << reason("stub_size");
+  EXPECT_NE(
+      reason("stub_needs").find(": it needs revision 2 of the module interface, and this library has 1: it is of "),
+      std::string::npos)
+      << reason("stub_needs");
   EXPECT_EQ(reason("stub_short"), file_of("stub_short") + ": its tutti_module returns no module");
   EXPECT_EQ(reason("stub_null"), file_of("stub_null") + ": its tutti_module returns no module");
-  EXPECT_EQ(reason("stub_empty"), file_of("stub_empty") + ": it registers no transport");
-  EXPECT_EQ(reason("stub_renamed"), file_of("stub_renamed") + ": its transport is called somebody");
+  EXPECT_EQ(reason("stub_empty"), file_of("stub_empty") + ": it registers neither a transport nor a backend");
+  EXPECT_EQ(reason("stub_renamed"), file_of("stub_renamed") + ": what it registers is called somebody");
 }
 
 TEST(ModuleLoader, SaysWhyAFileIsNoModule) {
@@ -89,14 +105,14 @@ TEST(ModuleLoader, TakesTheFirstFolderThatHasTheFile) {
   const std::string folder = testing::TempDir() + "module_loader_first";
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/libtutti_push.so") << "not a shared object";
-  EXPECT_FALSE(load_module("push", in_folders({"/none", folder, TUTTI_TEST_MODULES})).entry);
-  EXPECT_TRUE(load_module("push", in_folders({"/none", TUTTI_TEST_MODULES, folder})).entry);
+  EXPECT_FALSE(load_module("push", in_folders({"/none", folder, TUTTI_TEST_MODULES})).module);
+  EXPECT_TRUE(load_module("push", in_folders({"/none", TUTTI_TEST_MODULES, folder})).module);
 }
 
 TEST(ModuleLoader, OpensNothingByAPath) {
   for (const char* name : {"../push", "/push", "a/b", "push.so", "Push", " push"}) {
     const ModuleLoad load = load_module(name, in_folders({TUTTI_TEST_MODULES}));
-    EXPECT_FALSE(load.entry);
+    EXPECT_EQ(load.module, nullptr);
     EXPECT_EQ(load.why_not.find("the name of a module consists of "), 0u) << load.why_not;
   }
 }
@@ -110,11 +126,11 @@ TEST(ModuleLoader, PassesOnWhatAModuleSaysOfTheMachine) {
 
 TEST(ModuleLoader, CatchesAnErrorOfAModuleAsItsOwn) {
   const ModuleLoad load = load_module("thrower", in_folders({TUTTI_TEST_MODULES}));
-  ASSERT_TRUE(load.entry) << load.why_not;
+  ASSERT_NE(load.module, nullptr) << load.why_not;
   test::RankGroup group(2, false);
   test::FakeWireup wireup(group.job(), 1, 2);
   try {
-    load.entry->make({.wireup = &wireup});
+    load.module->transport->make({.wireup = &wireup});
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::OutOfMemory);
@@ -128,7 +144,7 @@ TEST(ModuleSearch, GoesThroughTheVariablesFoldersThenThoseOfTheInstallation) {
   variables.modules = "push,,verbs,push";
   const ModuleSearch search = module_search(variables, "/usr/lib64", false);
   EXPECT_EQ(search.folders, (Folders{"/x", "/y/z", "/usr/lib64", "/usr/lib64/tutti"}));
-  EXPECT_EQ(search.names, (Folders{"verbs", "ucx", "cuda", "push"}));
+  EXPECT_EQ(search.names, (Folders{"cuda", "ucx", "verbs", "push"}));
   EXPECT_EQ(search.listed, (Folders{"push", "verbs"}));
   EXPECT_NE(search.ignored.find("'rel' in TUTTI_MODULE_PATH is ignored: it is not an absolute path"),
             std::string::npos);
@@ -147,7 +163,7 @@ TEST(ModuleSearch, IgnoresTheEnvironmentOfAPrivilegedProgram) {
   variables.modules = "push";
   const ModuleSearch search = module_search(variables, "/usr/lib", true);
   EXPECT_EQ(search.folders, (Folders{"/usr/lib", "/usr/lib/tutti"}));
-  EXPECT_EQ(search.names, (Folders{"verbs", "ucx", "cuda"}));
+  EXPECT_EQ(search.names, (Folders{"cuda", "ucx", "verbs"}));
   EXPECT_EQ(search.listed, Folders{});
   EXPECT_NE(search.ignored.find("TUTTI_MODULE_PATH are ignored"), std::string::npos);
   EXPECT_EQ(module_search({}, "/usr/lib", true).ignored, "");

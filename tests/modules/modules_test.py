@@ -28,9 +28,9 @@ def unwrapped(page):
 
 class CommandLine(unittest.TestCase):
     def test_info_says_what_is_usable_and_why_not(self):
-        page = run(TUTTI, "info", env={**MODULES, "TUTTI_MODULES": "push,stub_version,stub_symbol,unfit,absent"}).stdout
+        page = run(TUTTI, "info", env={**MODULES, "TUTTI_MODULES": "push,stub_needs,stub_symbol,unfit,absent"}).stdout
         for line in ("  push               usable: threads of one process; ",
-                     f"  stub_version       not usable: {FOLDER}/libtutti_stub_version.so: it is of Tutti 0.0.9, and ",
+                     f"  stub_needs         not usable: {FOLDER}/libtutti_stub_needs.so: it needs revision ",
                      f"  stub_symbol        not usable: {FOLDER}/libtutti_stub_symbol.so is no module of Tutti: ",
                      f"  unfit              not usable: {FOLDER}/libtutti_unfit.so: no device ",
                      f"  absent             not usable: not installed (libtutti_absent.so is in none of {FOLDER}, /",
@@ -45,13 +45,13 @@ class CommandLine(unittest.TestCase):
 
     def test_a_module_that_is_named_but_unusable_is_warned_of(self):
         done = run(TUTTI, "info", env={**MODULES, "TUTTI_MODULES": "absent,tcp"})
-        self.assertIn("warning: TUTTI_MODULES: transport absent cannot be used: not installed (", done.stderr)
+        self.assertIn("warning: TUTTI_MODULES: module absent cannot be used: not installed (", done.stderr)
         self.assertIn("warning: TUTTI_MODULES names tcp, which is not a module: it is built in", done.stderr)
         self.assertRegex(done.stdout, "\n  tcp +usable")
 
     def test_a_forced_transport_that_is_unusable_is_an_error_with_the_reason(self):
         for name, reason in (("verbs", "not installed (libtutti_verbs.so is in none of "),
-                             ("stub_abi", f"{FOLDER}/libtutti_stub_abi.so: its transport interface is number ")):
+                             ("stub_abi", f"{FOLDER}/libtutti_stub_abi.so: its module interface is number ")):
             done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8",
                        env={**MODULES, "TUTTI_MODULES": "stub_abi", "TUTTI_TRANSPORT": name})
             self.assertEqual(done.returncode, 1)
@@ -66,6 +66,40 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(" push ", done.stdout)
         self.assertIn("Out of bounds values : 0 OK", done.stdout)
+
+    def test_calls_go_over_modules_of_an_older_and_a_newer_version(self):
+        for name in "push_old", "push_new":
+            done = run(TUTTI, "perf", "all_reduce", "-t", "3", "-b", "8", "-e", "1M", "-f", "64",
+                       env={**MODULES, "TUTTI_MODULES": name, "TUTTI_TRANSPORT": name, "TUTTI_LOG": "debug"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f" {name} ", done.stdout)
+            self.assertIn("Out of bounds values : 0 OK", done.stdout)
+            self.assertRegex(done.stderr, r"tutti \d+ debug: push: rank 1\n")
+
+    def test_calls_run_on_a_backend_of_a_module(self):
+        done = run(TUTTI, "perf", "all_reduce", "-t", "3", "-b", "8", "-e", "1M", "-f", "64",
+                   env={**MODULES, "TUTTI_MODULES": "example"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" example ", done.stdout)
+        self.assertIn("Out of bounds values : 0 OK", done.stdout)
+
+    def test_two_backends_that_own_the_same_memory_are_an_error(self):
+        done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8", env={**MODULES, "TUTTI_MODULES": "example,example2"})
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "two backends, example and example2, own the memory at 0x")
+
+    def test_a_backend_of_another_version_is_refused_and_the_rest_goes_on(self):
+        env, reason = {**MODULES, "TUTTI_MODULES": "example_old"}, "its backend was built for another version of this library"
+        self.assertRegex(unwrapped(run(TUTTI, "info", env=env).stdout), f"  example_old +not usable: {reason}")
+        done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8", env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"warning: module example_old cannot be used: {reason}", done.stderr)
+
+    def test_a_processor_that_cannot_be_used_leaves_calls_to_the_host(self):
+        done = run(TUTTI, "perf", "all_reduce", "--np", "2", "-e", "8", env={**MODULES, "TUTTI_MODULES": "example"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("calls on memory of example cannot be made on", done.stderr)
+        self.assertIn("the ranks are not threads of one process", done.stderr)
 
     def test_a_module_logs_through_the_library_and_reads_no_environment_of_its_own(self):
         done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8",

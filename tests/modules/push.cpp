@@ -13,6 +13,10 @@
 namespace tutti::transports {
 namespace {
 
+#ifndef PUSH_NAME
+#define PUSH_NAME "push"
+#endif
+
 constexpr uint64_t kPushBytes = 1 << 20;  // of a slot: the longest message
 
 /// What the reader owns: the writer stores to it.
@@ -46,7 +50,7 @@ class Push final : public Transport {
  public:
   explicit Push(const Context& context) : wireup_(*context.wireup) { log_debug("push: rank {}", wireup_.rank()); }
 
-  const char* name() const override { return "push"; }
+  const char* name() const override { return PUSH_NAME; }
   bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
@@ -86,7 +90,7 @@ class Push final : public Transport {
   push::Registrations registrations_;
 };
 
-const TransportRegistration push({.name = "push",
+const TransportRegistration push({.name = PUSH_NAME,
                                   .summary = "threads of one process; writers push into memory of their readers",
                                   .preference = 90,
                                   .make = [](const Context& context) -> std::unique_ptr<Transport> {

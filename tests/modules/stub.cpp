@@ -13,6 +13,12 @@
 #ifndef STUB_SIZE
 #define STUB_SIZE 0
 #endif
+#ifndef STUB_REVISION
+#define STUB_REVISION 0
+#endif
+#ifndef STUB_NEEDS
+#define STUB_NEEDS 0
+#endif
 
 namespace tutti::transports {
 
@@ -23,21 +29,22 @@ const int unresolved = no_library_has_this();
 
 #ifndef STUB_NO_SYMBOL
 extern "C" __attribute__((visibility("default"))) const Module* tutti_module() {
+  static const TransportEntry entry{.name = STUB_NAME, .summary = "unusable", .preference = 1, .make = nullptr};
   static Module module{.bytes = sizeof(Module) + STUB_SIZE,
                        .version = STUB_VERSION,
+                       .abi = kModuleAbi + STUB_ABI,
+                       .revision = kModuleRevision + STUB_REVISION,
+                       .needs = kModuleRevision + STUB_NEEDS,
                        .link_format = link::kLinkFormat + STUB_FORMAT,
-                       .abi = kTransportAbi + STUB_ABI,
                        .layout = kTransportLayout + STUB_LAYOUT,
-                       .entry = {.name = STUB_NAME, .summary = "unusable", .preference = 1, .make = nullptr},
+                       .name = STUB_NAME,
+                       .transport = &entry,
                        .use = [](const ModuleServices&) {}};
-#ifdef STUB_OTHER_VERSION
-  module.version = "0.0.9";
-#endif
 #ifdef STUB_RENAMED
-  module.entry.name = "somebody";
+  module.name = "somebody";
 #endif
 #ifdef STUB_EMPTY
-  module.entry.name = nullptr;
+  module.transport = nullptr;
 #endif
 #ifdef STUB_NULL
   return nullptr;

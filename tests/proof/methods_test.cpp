@@ -40,12 +40,10 @@ bool runs_some(const Method& method, const plan::Algorithm& algorithm) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const exec::MemoryKind memory : {exec::MemoryKind::Host, exec::MemoryKind::Device}) {
-    for (const Method* method : exec::methods_for(memory)) {
-      for (int collective = 0; collective < kCollectives; ++collective) {
-        for (const plan::Algorithm* algorithm : plan::algorithms_of(static_cast<Collective>(collective))) {
-          if (runs_some(*method, *algorithm)) all.push_back({method, algorithm});
-        }
+  for (const Method* method : exec::all_methods()) {
+    for (int collective = 0; collective < kCollectives; ++collective) {
+      for (const plan::Algorithm* algorithm : plan::algorithms_of(static_cast<Collective>(collective))) {
+        if (runs_some(*method, *algorithm)) all.push_back({method, algorithm});
       }
     }
   }
@@ -98,9 +96,7 @@ TEST_P(Methods, RunWhatWasProvenOnOtherNumbersOfRanks) { prove_all(kOtherRanks);
 /// Each method has a test of its own in CMakeLists.txt, by its name.
 TEST(EveryMethod, IsProvenByATestOfItsOwn) {
   std::string names;
-  for (const exec::MemoryKind memory : {exec::MemoryKind::Host, exec::MemoryKind::Device}) {
-    for (const Method* method : exec::methods_for(memory)) names += fmt::format("{} ", method->name);
-  }
+  for (const Method* method : exec::all_methods()) names += fmt::format("{} ", method->name);
   EXPECT_EQ(names, "lanes slots ll ll128 copy_engine nvls ");
 }
 

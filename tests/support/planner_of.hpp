@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/planner.hpp"
-#include "exec/host/host_executor.hpp"
+#include "exec/host/host_backend.hpp"
 #include "select/forced.hpp"
 #include "support/no_links.hpp"
 
@@ -41,15 +41,15 @@ struct PlannerOf {
   exec::Links links{nowhere};
   std::atomic<uint32_t> failed{0};
   exec::Backoff backoff;
-  exec::HostExecutor executor{{.rank = rank,
-                               .ranks = ranks,
-                               .links = &links,
-                               .arena = &arena,
-                               .engines = {},
-                               .failed = &failed,
-                               .observer = nullptr,
-                               .backoff = &backoff}};
-  Planner planner{rank, ranks, executor};
+  exec::HostBackend backend{{.rank = rank,
+                             .ranks = ranks,
+                             .links = &links,
+                             .arena = &arena,
+                             .engines = {},
+                             .failed = &failed,
+                             .observer = nullptr,
+                             .backoff = &backoff}};
+  Planner planner{rank, ranks, backend};
 };
 
 }  // namespace tutti::comm

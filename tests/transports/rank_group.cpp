@@ -97,7 +97,7 @@ TestRank::TestRank(RankGroup& of, Rank me, const MakeTransport& make)
     : group(of),
       rank(me),
       wireup(of.job(), me, of.ranks()),
-      memory(transports::Segment::create(kArena)),
+      memory(link::Segment::create(kArena)),
       arena(memory.base(), memory.bytes()),
       transport(make({.wireup = &wireup, .arena = &arena, .arena_file = memory.file()})) {}
 

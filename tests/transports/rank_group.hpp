@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "link/segment.hpp"
 #include "support/fake_wireup.hpp"
-#include "transports/shm/segment.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::test {
@@ -65,7 +65,7 @@ struct TestRank {
   RankGroup& group;
   const Rank rank;
   FakeWireup wireup;
-  transports::Segment memory;
+  link::Segment memory;
   link::Arena arena;
   uint64_t staged = 0;  ///< bytes of staging that writers have reserved
   std::unique_ptr<transports::Transport> transport;

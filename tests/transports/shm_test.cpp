@@ -17,7 +17,7 @@ namespace {
 
 using link::Descriptor;
 using link::LinkMemory;
-using transports::Segment;
+using link::Segment;
 using transports::Wireup;
 
 std::pair<Code, std::string> connecting_to(FakeWireup& liar, const Wireup::Service& service) {

@@ -110,8 +110,8 @@ TEST_P(Links, SendFromItWithoutTouchingIt) {
                               verbs::kEager,
                               verbs::kEager + 1,
                               40000,
-                              verbs::kAheadMost,
-                              verbs::kAheadMost + 1,
+                              verbs::kMaxPreposted,
+                              verbs::kMaxPreposted + 1,
                               300000};
   for (uint64_t m = 0; m < 3 * std::size(lengths); ++m) {
     const Payload payload = payload_of(m, lengths[m % std::size(lengths)]);
@@ -129,7 +129,7 @@ TEST_P(Links, DeliverIntoItWithoutTouchingIt) {
   const auto held = reading->transport->register_memory(gpu().at, kBytes, MemoryUse::ReadWrite);
   Writer writer(*writing, 1, 0, 0);
   Reader reader(*reading, 0, 0);
-  for (const uint64_t length : {verbs::kEager + 1, verbs::kAheadMost, uint64_t{500000}}) {
+  for (const uint64_t length : {verbs::kEager + 1, verbs::kMaxPreposted, uint64_t{500000}}) {
     const Payload payload = payload_of(length, length);
     reader.post(kTag, gpu().at + 11, length);
     for (int i = 0; i < 200; ++i) {

@@ -136,13 +136,13 @@ TEST_F(VerbsFailure, APeerThatClosesAfterAFailureIsAnError) {
   EXPECT_NE(status.text.find("from rank 0"), std::string::npos) << status.text;
 }
 
-/// A rank that does not use the engine, but writes what it likes to the landing, or the feedback, of another's.
+/// A rank that does not use the engine, but writes what it likes to the eager ring, or the feedback, of another's.
 struct Hostile {
   explicit Hostile(TestRank& as, bool writes)
       : self(as),
         connection(*nic, {1 - as.rank, 0, 0, writes}),
         area(*nic, sizeof(verbs::Feedback), verbs::RegionUse::Words),
-        landing(*nic, verbs::kLandingBytes, verbs::RegionUse::Data) {
+        eager_ring(*nic, verbs::kEagerRingBytes, verbs::RegionUse::Data) {
     if (writes)
       connection.open(as.wireup.open_stream(1, "verbs:0", Deadline::in(kWaitLimit)), 2, *area.region,
                       Deadline::in(kWaitLimit));
@@ -152,7 +152,7 @@ struct Hostile {
     while (!connection.ready() && !limit.passed()) {
       if (!connection.has_fd()) {
         if (auto stream = self.wireup.take_stream(1 - self.rank, "verbs:0"))
-          connection.attach(std::move(*stream), *landing.region);
+          connection.attach(std::move(*stream), *eager_ring.region);
       }
       bool moved = false;
       connection.read_stream(moved).throw_if_bad();
@@ -173,7 +173,7 @@ struct Hostile {
   TestRank& self;
   std::unique_ptr<verbs::Nic> nic = make_fake_nic();
   Connection connection;
-  verbs::Buffer area, landing;
+  verbs::Buffer area, eager_ring;
 };
 
 uint64_t tag(Delivery delivery) { return 77 << 16 | static_cast<uint64_t>(delivery); }
@@ -190,8 +190,8 @@ TEST(VerbsHostilePeer, HeadersAndNoticesOfAWriterAreChecked) {
       {"inline length", {1, tag(Delivery::Inline), 41, {}}, {}, "too long for its header"},
       {"huge inline length", {1, tag(Delivery::Inline), ~0ull, {}}, {}, "too long for its header"},
       {"eager length", {1, tag(Delivery::Eager), verbs::kEager + 1, {}}, {}, "too long for its slot"},
-      {"buffer ahead", {1, tag(Delivery::Ahead), 9000, {}}, {}, "no destination"},
-      {"buffer", {1, tag(Delivery::Placed), 90000, {}}, {}, "no destination"},
+      {"buffer ahead", {1, tag(Delivery::Preposted), 9000, {}}, {}, "no destination"},
+      {"buffer", {1, tag(Delivery::Rendezvous), 90000, {}}, {}, "no destination"},
       {"kind", {1, tag(static_cast<Delivery>(9)), 8, {}}, {}, "unknown kind"},
       {"skipped", {1, tag(Delivery::Inline), 8, {}}, {NoticeKind::Message, 0, 5}, "impossible notice"},
       {"stripe", {}, {NoticeKind::Stripe, 0, 1000}, "impossible notice"},
@@ -239,10 +239,10 @@ TEST(VerbsHostilePeer, AdvertsAndCreditsOfAReaderAreChecked) {
   using verbs::Advert;
   using verbs::AdvertKind;
   const Advert all[] = {
-      {0, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
-      {17, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
-      {~0ull, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
-      {1, 1, verbs::kEager, 0, 3, AdvertKind::Ahead},
+      {0, 1, verbs::kMaxPreposted, 0, 3, AdvertKind::Preposted},
+      {17, 1, verbs::kMaxPreposted, 0, 3, AdvertKind::Preposted},
+      {~0ull, 1, verbs::kMaxPreposted, 0, 3, AdvertKind::Preposted},
+      {1, 1, verbs::kEager, 0, 3, AdvertKind::Preposted},
       {2, 1, 100000, 0, 3, AdvertKind::Buffer},
       {0, 1, 100000, 0, 3, AdvertKind::Posted},
       {1, 1, 100000, 0, 3, static_cast<AdvertKind>(9)},
@@ -254,7 +254,7 @@ TEST(VerbsHostilePeer, AdvertsAndCreditsOfAReaderAreChecked) {
     Hostile hostile(mine, false);
     hostile.greet(victim);
     const uint64_t absurd = ~uint64_t{0} - 5;  // a count that nobody has published: ignored
-    std::memcpy(hostile.landing.data.get(), &absurd, sizeof absurd);
+    std::memcpy(hostile.eager_ring.data.get(), &absurd, sizeof absurd);
     hostile.write(offsetof(verbs::Feedback, adverts), &advert, sizeof advert, Notice{NoticeKind::Advert, 0, 0}.word());
     const Status status = failure_of({&victim});
     EXPECT_EQ(status.code, Code::ProtocolError) << static_cast<int>(advert.kind) << ' ' << advert.number;
@@ -268,7 +268,7 @@ TEST(VerbsHostilePeer, AMessageThatIsLongerThanTheReadersDestinationIsNotSent) {
   Writer writer(victim, 1, 0, 20000);
   Hostile hostile(mine, false);
   hostile.greet(victim);
-  const verbs::Advert advert{1, 1, 9000, 0, 3, verbs::AdvertKind::Ahead};
+  const verbs::Advert advert{1, 1, 9000, 0, 3, verbs::AdvertKind::Preposted};
   hostile.write(offsetof(verbs::Feedback, adverts), &advert, sizeof advert, Notice{NoticeKind::Advert, 0, 0}.word());
   writer.write(7, payload_of(0, 20000));
   const Status status = failure_of({&victim});

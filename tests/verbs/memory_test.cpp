@@ -86,10 +86,10 @@ TEST_F(RegistrationCache, KeepsARegionThatIsInUseAndNoMoreThanItsShare) {
   ASSERT_EQ(map(at), at);
   (void)memory.find(at, kBytes);
   EXPECT_EQ(fake_regions(), before + 2) << "the first is still in use";
-  for (uint64_t i = 0; i < 3 * Memory::kMostCached; ++i) {
+  for (uint64_t i = 0; i < 3 * Memory::kMaxCached; ++i) {
     (void)memory.find(at + i % 200 * kPage, Memory::kRegisterFrom + i * 64);
   }
-  EXPECT_LE(fake_regions(), before + 2 + Memory::kMostCached);
+  EXPECT_LE(fake_regions(), before + 2 + Memory::kMaxCached);
 }
 
 TEST_F(RegistrationCache, CopiesWhenTheDeviceIsFull) {

@@ -63,7 +63,7 @@ TEST_P(VerbsPosted, AMessageArrivesWhereItIsWanted) {
   Writer writer(*writing, 1, 0, 0);
   Reader reader(*reading, 0, 0);
   for (uint64_t m = 0; m < 20; ++m) {
-    const Payload payload = payload_of(m, m < 5 ? verbs::kAheadMost - m * 4000 : 1 + m * 40000);
+    const Payload payload = payload_of(m, m < 5 ? verbs::kMaxPreposted - m * 4000 : 1 + m * 40000);
     const uint64_t offset = m * 13;
     reader.post(kTag, to + offset, payload.size());
     if (m < 5 || m % 2 == 0) {  // the writer knows the destination before it has the message
@@ -132,18 +132,18 @@ TEST_P(VerbsPosted, MessagesOfEverySizeAreMixed) {
 
 TEST_P(VerbsPosted, ADestinationThatCannotBeWatchedIsNotUsed) {
   const Fd file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  void* const mapped = ::mmap(nullptr, 2 * verbs::kAheadMost, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
+  void* const mapped = ::mmap(nullptr, 2 * verbs::kMaxPreposted, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
   ASSERT_NE(mapped, MAP_FAILED);
   Writer writer(*writing, 1, 0, 0);
   Reader reader(*reading, 0, 0);
-  const Payload payload = payload_of(0, 2 * verbs::kAheadMost);
+  const Payload payload = payload_of(0, 2 * verbs::kMaxPreposted);
   reader.post(kTag, static_cast<unsigned char*>(mapped), payload.size());
   writer.write_zcopy(kTag, payload);
   await(reader);
   EXPECT_NE(reader.at(), mapped);
   reader.take(kTag, payload);
   writing->until([&] { return reading->turn(), writer.returned(); }, "the message's memory");
-  ::munmap(mapped, 2 * verbs::kAheadMost);
+  ::munmap(mapped, 2 * verbs::kMaxPreposted);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, VerbsPosted,

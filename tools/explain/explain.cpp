@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr Rank kMostRanks = 4096;
+constexpr Rank kMaxExplainRanks = 4096;
 
 struct Options {
   std::string collective, bytes = "1M", topology;
@@ -174,14 +174,14 @@ void add_explain(CLI::App& app, int& status) {
   command
       ->add_option("-n", options->ranks,
                    "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxExplainRanks));
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   command->add_option("--device", options->device, "cuda: calls on memory of this machine's GPUs; default host")
       ->check(CLI::IsMember({"host", "cuda"}));
   add_nvlink(*command, options->nvlink);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxExplainRanks));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   add_output(*command, {{".json", "the same", &options->file}});
   command->footer(

@@ -8,7 +8,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr size_t kMostSizes = 100000;
+constexpr size_t kMaxSizes = 100000;
 constexpr double kGiB = 1 << 30;
 
 }  // namespace
@@ -88,7 +88,7 @@ std::vector<size_t> sweep(size_t first, size_t last, size_t step, double factor)
   std::vector<size_t> sizes;
   for (size_t size = first; size <= last;) {
     sizes.push_back(size);
-    if (sizes.size() > kMostSizes) throw_error(Code::InvalidArgument, "those are more than {} sizes", kMostSizes);
+    if (sizes.size() > kMaxSizes) throw_error(Code::InvalidArgument, "those are more than {} sizes", kMaxSizes);
     const double next = step > 0 ? static_cast<double>(size) + static_cast<double>(step)
                                  : std::max(1.0, static_cast<double>(size)) * factor;
     if (next > static_cast<double>(last)) break;

@@ -238,9 +238,9 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(at_least(0));
   command.add_option("-o,--op", words.op,
                      "sum prod min max avg bitand bitor bitxor premulsum (mulsum), or all; default sum");
-  command.add_option(
-      "-d,--datatype", words.type,
-      "i8 u8 i16 u16 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float …), or all; default f32");
+  std::string types;
+  for (int i = 0; i < kDTypes; ++i) types += fmt::format("{} ", name_of(static_cast<DType>(i)));
+  command.add_option("-d,--datatype", words.type, types + "(or int8 half float …), or all; default f32");
   command.add_option("-r,--root", words.root, "a rank, or all; default 0");
   command
       .add_option("-z,--blocking", words.blocking,

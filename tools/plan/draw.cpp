@@ -32,8 +32,8 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-constexpr size_t kMostLabels = 2;     // at one place
-constexpr size_t kMostWordy = 12;     // ranks, if all have labels
+constexpr size_t kMaxLabels = 2;      // at one place
+constexpr size_t kMaxWordy = 12;      // ranks, if all have labels
 constexpr size_t kWordyOfMany = 6;    // number of ranks with labels, among more
 constexpr size_t kStrongOfMany = 24;  // arrows in a round
 
@@ -63,7 +63,7 @@ std::string explained(const std::vector<Flight>& flights, size_t every) {
   if (any("[")) text += " \"[1/4]\" is chunk 1 of 4 of a block, counted from 0.";
   if (any("nothing")) text += " \"nothing\" is a message without data.";
   const Leaving leaving = leaving_of(flights);
-  if (std::any_of(leaving.begin(), leaving.end(), [](const auto& at) { return at.second.size() > kMostLabels; })) {
+  if (std::any_of(leaving.begin(), leaving.end(), [](const auto& at) { return at.second.size() > kMaxLabels; })) {
     text += " \"(+2)\": two more messages leave there.";
   }
   if (every > 1) {
@@ -151,7 +151,7 @@ class Picture {
     if (only != View::kAllRanks) shown.insert(only);
     for (const Flight& f : flights_) shown.insert({f.from, f.to});
     for (const Rank rank : shown) rows_.emplace(rank, rows_.size());
-    if (only != View::kAllRanks || rows_.size() <= kMostWordy) return;
+    if (only != View::kAllRanks || rows_.size() <= kMaxWordy) return;
     int rounds = 1;
     for (const Flight& f : flights_) rounds = std::max(rounds, f.arrive);
     const size_t arrows = flights_.size() / static_cast<size_t>(rounds);  // in a round
@@ -193,11 +193,10 @@ class Picture {
   void labels() {
     for (const auto& [place, here] : leaving_of(flights_)) {
       if (!is_strong(place.first)) continue;
-      for (size_t i = 0; i < std::min(here.size(), kMostLabels); ++i) {
+      for (size_t i = 0; i < std::min(here.size(), kMaxLabels); ++i) {
         std::string what = here[i]->what.substr(0, kLongest);
         if (what.size() < here[i]->what.size()) what += "...";
-        if (i + 1 == kMostLabels && here.size() > kMostLabels)
-          what += fmt::format("  (+{})", here.size() - kMostLabels);
+        if (i + 1 == kMaxLabels && here.size() > kMaxLabels) what += fmt::format("  (+{})", here.size() - kMaxLabels);
         text(x(place.second) + 6, y(place.first) - 5 - 12 * static_cast<double>(i), 11, colour(*here[i]), "start", what,
              "paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"3\"");
       }

@@ -26,9 +26,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr Rank kMostRanks = 4096;
-constexpr Rank kMostDrawn = 64;
-const CLI::Range kSomeRank(0, kMostRanks - 1);
+constexpr Rank kMaxPlanRanks = 4096;
+constexpr Rank kMaxDrawn = 64;
+const CLI::Range kSomeRank(0, kMaxPlanRanks - 1);
 
 using Options = PlanOptions;
 
@@ -51,7 +51,7 @@ std::string in_words(plan::Ratio ratio) {
 }
 
 [[noreturn]] void too_many_to_draw(Rank ranks) {
-  throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMostDrawn);
+  throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMaxDrawn);
 }
 
 /// The numbers of ranks that are supported: a rule that holds for all that were tested.
@@ -191,9 +191,9 @@ Subject for_root(Subject subject, Rank root) {
 }
 
 void draw(const Options& options) {
-  if (!names_file(options) && options.ranks() > kMostDrawn) too_many_to_draw(options.ranks());
+  if (!names_file(options) && options.ranks() > kMaxDrawn) too_many_to_draw(options.ranks());
   Subject subject = subject_of(options);
-  if (subject.shape.ranks > kMostDrawn) too_many_to_draw(subject.shape.ranks);
+  if (subject.shape.ranks > kMaxDrawn) too_many_to_draw(subject.shape.ranks);
   check_rank("--root", options.root, subject.shape.ranks);
   check_rank("--rank", options.rank, subject.shape.ranks);
   subject = for_root(std::move(subject), options.root);
@@ -229,7 +229,7 @@ void import_plans(const Options& options) {
 
 void add_shape(CLI::App* command, Options& options) {
   command->add_option("-n", options.of_ranks, "number of ranks; default 4, a file's own")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxPlanRanks));
   command->add_option(
       "--groups", options.groups,
       "groups of near ranks, for the hierarchical ones: 4 for four neighbours each, or every rank's label, "

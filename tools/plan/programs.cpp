@@ -7,14 +7,14 @@
 namespace tutti::tools {
 namespace {
 
-constexpr Rank kMaxRanks = 16;  // more would take minutes
+constexpr Rank kMaxProvenRanks = 16;  // more would take minutes
 
 }  // namespace
 
 bool prove_programs(std::span<const plan::RankPlan> plans) {
-  if (plans.size() > static_cast<size_t>(kMaxRanks)) {
+  if (plans.size() > static_cast<size_t>(kMaxProvenRanks)) {
     fmt::print("\nThe programs that methods make of it are proven for up to {} ranks: give fewer for that.\n",
-               kMaxRanks);
+               kMaxProvenRanks);
     return true;
   }
   fmt::print("\nThe programs that methods make of it, executed symbolically for each kind of delivery\n\n");

@@ -50,10 +50,10 @@ class Clockwork {
     for (const RankPlan& plan : plans) {
       for (const plan::Partition& p : plan.partitions) {
         even_ = even_ && p.bounds == kNone;
-        cells = std::min<uint64_t>(std::lcm(cells, uint64_t{p.parts}), kMostCells + 1);
+        cells = std::min<uint64_t>(std::lcm(cells, uint64_t{p.parts}), kMaxCells + 1);
       }
     }
-    even_ = even_ && cells <= kMostCells && reduces(plans.front().shape.collective);
+    even_ = even_ && cells <= kMaxCells && reduces(plans.front().shape.collective);
     cells_ = static_cast<uint32_t>(cells);
     for (size_t r = 0; r < plans.size(); ++r) {
       ranks_[r].done.assign(plans[r].steps.size(), -1);
@@ -77,7 +77,7 @@ class Clockwork {
   }
 
  private:
-  static constexpr uint32_t kMostCells = 4096;
+  static constexpr uint32_t kMaxCells = 4096;
   struct LaneState {
     uint32_t next = 0;
     int time = 0;

@@ -22,8 +22,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr Rank kMostRanks = 4096;
-constexpr size_t kMostEvents = 200'000;
+constexpr Rank kMaxRanks = 4096;
+constexpr size_t kMaxEvents = 200'000;
 constexpr const char* kModel = "Times are a model's, not measured ones.";
 
 struct Options {
@@ -62,7 +62,7 @@ Row simulate(Scene& scene, const select::Candidate& candidate, const Options& op
       .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
   sim::SimulateOptions how;
   if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .most_work = 1U << 17};
-  if (events) how.most_events = kMostEvents;
+  if (events) how.most_events = kMaxEvents;
   how.calls = options.calls;
   try {
     row.simulated = sim::simulate(scene.call_of(candidate), scene.machine(), how);
@@ -216,12 +216,12 @@ void add_sim(CLI::App& app, int& status) {
   command
       ->add_option("-n", options->scene.ranks,
                    "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxRanks));
   command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   add_nvlink(*command, options->scene.nvlink);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxRanks));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
   command->add_option("--engine", options->engine, "the network: fast (equal shares), or simgrid")

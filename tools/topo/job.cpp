@@ -17,13 +17,13 @@
 namespace tutti::tools {
 namespace {
 
-constexpr size_t kMostId = 256;
+constexpr size_t kMaxId = 256;
 
 /// Equal for ranks of one host: the kernel's boot, and the name, which containers have each their own of.
 std::string host_key() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMostId, false);
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMaxId, false);
   return boot.value_or("") + name.data();
 }
 

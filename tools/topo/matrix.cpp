@@ -131,7 +131,7 @@ Matrix matrix_of(const Graph& graph) {
   Matrix matrix{.ends = ends_of(graph)};
   const topo::PathFinder finder(graph);
   const size_t ends = std::max<size_t>(1, matrix.ends.nodes.size());
-  const size_t rows = std::clamp<size_t>(Matrix::kMostPaths / ends, 1, Matrix::kMostRows);
+  const size_t rows = std::clamp<size_t>(Matrix::kMaxPaths / ends, 1, Matrix::kMaxRows);
   for (const NodeId from : matrix.ends.nodes) {
     if (matrix.paths.size() == rows) break;
     matrix.paths.push_back(finder.from(from, matrix.ends.nodes));

@@ -15,7 +15,7 @@ using topo::LinkKind;
 using topo::NodeKind;
 
 constexpr double kMargin = 28;
-constexpr size_t kMostGroups = 6;  // that are drawn
+constexpr size_t kMaxGroups = 6;  // that are drawn
 constexpr double kTitle = 56, kLegend = 34;
 
 void legend(Canvas& canvas, double x, double y) {
@@ -33,7 +33,7 @@ void legend(Canvas& canvas, double x, double y) {
 
 std::string draw_topology(const Graph& graph, const std::string& title) {
   std::vector<HostGroup> groups = alike_hosts(graph);
-  const size_t left_out = groups.size() - std::min(groups.size(), kMostGroups);
+  const size_t left_out = groups.size() - std::min(groups.size(), kMaxGroups);
   groups.resize(groups.size() - left_out);
   std::vector<HostPicture> pictures;
   double width = kMargin, height = 0;

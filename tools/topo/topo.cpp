@@ -25,8 +25,8 @@ namespace {
 using nlohmann::ordered_json;
 using topo::Graph;
 
-constexpr uint32_t kMostHosts = 4096;
-constexpr int kMostRanks = 4096;
+constexpr uint32_t kMaxHosts = 4096;
+constexpr int kMaxTopoRanks = 4096;
 
 struct Options {
   std::string import, svg, json;
@@ -123,9 +123,9 @@ void add_topo(CLI::App& app, int& status) {
                    "shows a file's topology: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network")
-      ->check(CLI::Range(uint32_t{1}, kMostHosts));
+      ->check(CLI::Range(uint32_t{1}, kMaxHosts));
   command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxTopoRanks));
   add_nvlink(*command, options->nvlink);
   add_output(*command, {{".svg", "a drawing", &options->svg}, {".json", "the topology and its paths", &options->json}});
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");

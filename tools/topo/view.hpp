@@ -36,9 +36,9 @@ struct Ends {
 };
 Ends ends_of(const topo::Graph& graph);
 
-/// Paths from the first ends to all: at most kMostRows rows, and some kMostPaths paths.
+/// Paths from the first ends to all: at most kMaxRows rows, and some kMaxPaths paths.
 struct Matrix {
-  static constexpr size_t kMostRows = 256, kMostPaths = size_t{1} << 19;
+  static constexpr size_t kMaxRows = 256, kMaxPaths = size_t{1} << 19;
   Ends ends;
   std::vector<std::vector<topo::Path>> paths;  ///< [from][to]
 };

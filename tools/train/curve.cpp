@@ -9,7 +9,7 @@ namespace tutti::tools {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 400, kLeft = 60, kRight = 20, kTop = 40, kBottom = 50;
-constexpr int kMostTicks = 10;  // of each axis
+constexpr int kMaxTicks = 10;  // of each axis
 
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -35,14 +35,14 @@ std::string learning_curve(const std::vector<double>& bits, int64_t first, const
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' font-family='sans-serif' font-size='12'>\n"
       "<rect width='{0}' height='{1}' fill='white'/>\n<text x='{2}' y='24' font-size='15'>{3}</text>\n",
       kWidth, kHeight, kLeft, escaped(title));
-  const double rise = std::ceil(most / kMostTicks);
-  for (int i = 0; i <= kMostTicks && i * rise <= most; ++i) {
+  const double rise = std::ceil(most / kMaxTicks);
+  for (int i = 0; i <= kMaxTicks && i * rise <= most; ++i) {
     svg += fmt::format(
         "<line x1='{0}' x2='{1}' y1='{2:.1f}' y2='{2:.1f}' stroke='#ddd'/><text x='{3}' y='{4:.1f}' "
         "text-anchor='end'>{5:g}</text>\n",
         kLeft, kWidth - kRight, y(i * rise), kLeft - 8, y(i * rise) + 4, i * rise);
   }
-  const size_t stride = std::max<size_t>(1, (steps + kMostTicks - 1) / kMostTicks);
+  const size_t stride = std::max<size_t>(1, (steps + kMaxTicks - 1) / kMaxTicks);
   for (size_t i = 0; i < steps; i += stride) {
     svg += fmt::format("<text x='{:.1f}' y='{}' text-anchor='middle'>{}</text>\n", x(i), kHeight - kBottom + 18,
                        first + static_cast<int64_t>(i));

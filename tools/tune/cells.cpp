@@ -36,7 +36,7 @@ Names hopeful(Collective collective, uint64_t block, const select::CostInputs& i
   const auto add = [&](const select::Candidate& candidate) {
     if (!candidate.rejected.empty() || candidate.seconds > within * best) return;
     const exec::Method& method = *candidate.row.method;
-    names.emplace(select::name_of_algorithm(candidate.row), method.memory == exec::MemoryKind::Host ? "" : method.name);
+    names.emplace(select::name_of_algorithm(candidate.row), method.is_on_host() ? "" : method.name);
   };
   for (const select::Candidate& candidate : all) add(candidate);
   for (const select::UsableMethod& usable : inputs.methods) {
@@ -134,6 +134,16 @@ void read_line(const std::string& text, Partial& partial) {
 std::string name_of(const Cell& cell) {
   const exec::Method* const method = exec::find_method(cell.method.empty() ? "lanes" : cell.method);
   return method == nullptr ? cell.algorithm : select::candidate_name(cell.algorithm, *method);
+}
+
+uint64_t buffer_bytes(const std::vector<Cell>& cells, Rank ranks) {
+  uint64_t most = sizeof(float);
+  for (const Cell& cell : cells) {
+    const auto n = static_cast<uint64_t>(ranks);
+    const bool has_blocks = select::block_bytes(cell.collective, n, ranks) == 1;
+    most = std::max(most, has_blocks ? cell.bytes * n : cell.bytes);
+  }
+  return most;
 }
 
 double effort_of(const Cell& cell) { return 0.02 + 2.5e-9 * static_cast<double>(cell.bytes); }

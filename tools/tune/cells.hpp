@@ -38,6 +38,8 @@ std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes,
 
 /// Cells that one job can measure: of each collective, those of one algorithm and method, which it forces.
 std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);
+/// Bytes of each of the two buffers that a rank needs for them.
+uint64_t buffer_bytes(const std::vector<Cell>& cells, Rank ranks);
 /// TUTTI_ALGO of such a job, and its TUTTI_METHOD.
 std::string forced_by(const std::vector<Cell>& job);
 std::string methods_forced_by(const std::vector<Cell>& job);

@@ -10,7 +10,7 @@
 
 #include "base/format.hpp"
 #include "capi/handles.hpp"
-#include "comm/device_calls.hpp"
+#include "comm/backend_calls.hpp"
 #include "tools/tune/timing.hpp"
 
 namespace tutti::tools {
@@ -18,10 +18,12 @@ namespace {
 
 constexpr Rank kMaxRanksOfAllPairs = 8;  // with more ranks, only pairs with rank 0 are measured
 
-const comm::DeviceCalls& on_device(Communicator& comm) {
+const comm::BackendCalls& on_gpus(Communicator& comm) {
   const auto made = capi::communicator_of(comm.handle());
-  if (made->on_device() != nullptr) return *made->on_device();
-  throw_error(Code::Unsupported, "calls on memory of GPUs are refused here: {}", made->no_device());
+  const comm::BackendCalls* const on = made->on("cuda");
+  if (on != nullptr && on->refused().empty()) return *on;
+  throw_error(Code::Unsupported, "calls on memory of GPUs are refused here: {}",
+              on != nullptr ? on->refused() : "the module cuda is not installed (`tutti info` says why)");
 }
 
 PerfRow row_of(Collective collective, uint64_t block, int ranks) {
@@ -50,7 +52,7 @@ PairResult measure_pair(Communicator& pair, uint64_t largest) {
   RankBench bench(pair, options, {large});
   const double alpha = time_of_row(pair, bench, small), whole = time_of_row(pair, bench, large);
   PairResult result{.kind = {}, .alpha = alpha, .beta = std::max(1e-13, (whole - alpha) / static_cast<double>(bytes))};
-  std::snprintf(result.kind.data(), result.kind.size(), "%s", on_device(pair).notes().over.c_str());
+  std::snprintf(result.kind.data(), result.kind.size(), "%s", on_gpus(pair).notes().over.c_str());
   return result;
 }
 
@@ -65,7 +67,7 @@ std::vector<std::pair<Rank, Rank>> pairs_of(Rank ranks) {
 }  // namespace
 
 void measure_gpu_links(Communicator& comm, const std::string& results, uint64_t largest) {
-  const comm::DeviceCalls& device = on_device(comm);
+  const comm::BackendCalls& gpus = on_gpus(comm);
   std::map<std::string, select::MeasuredLink> slowest;
   for (const auto& [a, b] : pairs_of(comm.size())) {
     const bool mine = comm.rank() == a || comm.rank() == b;
@@ -81,13 +83,13 @@ void measure_gpu_links(Communicator& comm, const std::string& results, uint64_t 
   if (comm.rank() != 0) return;
   Results file(results);
   for (const auto& [kind, link] : slowest) file.add(line_of_gpu_link(kind, link));
-  file.add(line_of(device.gpus(), device.inputs().situation));
+  file.add(line_of(gpus.processors(), gpus.inputs().situation));
 }
 
 void list_candidates(Communicator& comm, const std::string& results, const Sizes& sizes, double within) {
   if (comm.rank() != 0) return;
   Results file(results);
-  for (const Cell& cell : cells_of(on_device(comm).inputs(), sizes, within)) file.add(line_of(cell));
+  for (const Cell& cell : cells_of(on_gpus(comm).inputs(), sizes, within)) file.add(line_of(cell));
 }
 
 GpuBench::GpuBench(Communicator& comm, const std::vector<Cell>& cells)

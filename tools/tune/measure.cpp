@@ -40,14 +40,9 @@ auto repeated(Call call) {
 class Bench {
  public:
   Bench(Communicator& comm, const std::vector<Cell>& cells) : comm_(comm) {
-    uint64_t most = sizeof(float);
-    for (const Cell& cell : cells) {
-      const auto ranks = static_cast<uint64_t>(comm.size());
-      const bool has_blocks = select::block_bytes(cell.collective, ranks, comm.size()) == 1;
-      most = std::max(most, has_blocks ? cell.bytes * ranks : cell.bytes);
-    }
-    in_.assign(most / sizeof(float), 1);
-    out_.assign(most / sizeof(float), 0);
+    const uint64_t count = buffer_bytes(cells, comm.size()) / sizeof(float);
+    in_.assign(count, 1);
+    out_.assign(count, 0);
   }
 
   double measure(const Cell& cell) {

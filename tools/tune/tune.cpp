@@ -27,6 +27,7 @@
 #include "tools/run/self_job.hpp"
 #include "tools/tune/measure.hpp"
 #include "tools/tune/place.hpp"
+#include "tools/tune/ranks.hpp"
 #include "tools/tune/timing.hpp"
 #include "tools/tune/variables.hpp"
 #include "topo/constants.hpp"
@@ -60,16 +61,6 @@ struct Options {
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// The ranks of the first host.
-std::vector<Placement> near(const std::vector<Placement>& ranks, size_t most) {
-  std::vector<Placement> found;
-  for (const Placement& rank : ranks) {
-    if (rank.host == ranks.front().host && found.size() < most) found.push_back(rank);
-  }
-  for (Placement& rank : found) rank.local_size = static_cast<int>(found.size());
-  return found;
 }
 
 class Tuning {
@@ -245,7 +236,9 @@ class Tuning {
       task.cells.push_back(cell);
       done_ += effort_of(cell);
     }
-    if (!task.cells.empty()) start(task, ranks_, 1, forced_by(task.cells));
+    if (task.cells.empty()) return;
+    if (!options_.on_gpus()) check_room(task.cells, ranks_);
+    start(task, ranks_, 1, forced_by(task.cells));
   }
 
   /// Whether its memory can be made is known when it is tried.

@@ -9,7 +9,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "link/lines.hpp"
+#include "link/ll.hpp"
 #include "topo/constants.hpp"
 #include "transports/cuda/neighbours.hpp"
 #include "transports/cuda/retired.hpp"
@@ -47,8 +47,8 @@ struct Answer {
 
 /// Bytes of a slot of links in lines.
 uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
-  return link_lane < link::kWholeLineLanes ? link::line_slot_bytes(sizes.lines)
-                                           : link::whole_line_slot_bytes(sizes.whole_lines);
+  return link_lane < link::kLl128Lanes ? link::line_slot_bytes(sizes.lines)
+                                       : link::whole_line_slot_bytes(sizes.whole_lines);
 }
 
 std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
@@ -57,7 +57,7 @@ std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& siz
           [](LinkArena* arena) { Retired::instance().put(arena->device(), std::shared_ptr<LinkArena>(arena)); }};
 }
 
-link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lane / link::kLineLanes); }
+link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lane / link::kLlLanes); }
 
 }  // namespace
 
@@ -66,14 +66,14 @@ LinkSizes link_sizes(Rank ranks, uint32_t width) {
   const uint64_t links = uint64_t{kLinksToAPeer} * width * static_cast<uint64_t>(std::max(1, ranks - 1));
   sizes.message = std::bit_floor(std::clamp(sizes.arena / links / link::kPushSlots, kShortest, kLongest));
   // Only programs of width 1 have links in lines.
-  const uint64_t slot = kLinesArena / (links / width) / link::kLineSlots;
+  const uint64_t slot = kLinesArena / (links / width) / link::kLlSlots;
   const auto longest = [](uint64_t fits, uint64_t most) {
     return std::bit_floor(std::clamp(fits, kShortestInLines, std::min(most, link::kLongestInLines)));
   };
   sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_lines_up_to);
   sizes.whole_lines = longest(slot - slot / 8, machine_constants().cuda_whole_lines_up_to);
-  for (const uint32_t lane : {link::kLineLanes, link::kWholeLineLanes}) {
-    sizes.arena += links / width * link::kLineSlots * line_slot(sizes, lane);
+  for (const uint32_t lane : {link::kLlLanes, link::kLl128Lanes}) {
+    sizes.arena += links / width * link::kLlSlots * line_slot(sizes, lane);
   }
   return sizes;
 }
@@ -123,22 +123,22 @@ Reach CudaLinks::probe(Rank peer) const {
 
 uint64_t CudaLinks::longest_message() const { return sizes_.message; }
 
-std::vector<std::string> CudaLinks::joined_devices() const {
+std::vector<std::string> CudaLinks::ll128_capable_peers() const {
   if (service_->arena->memory().form() == CudaMemory::Host) return {};
-  return device_.joined_by_nvlink();
+  return device_.nvlink_peers();
 }
 
 Capabilities CudaLinks::capabilities(Rank peer, const Word&) const {
   const bool whole = !whole_.empty() && whole_[static_cast<size_t>(peer)];
   const link::Access access{
-      .push_bytes = sizes_.message, .line_bytes = sizes_.lines, .whole_line_bytes = whole ? sizes_.whole_lines : 0};
+      .push_bytes = sizes_.message, .ll_bytes = sizes_.lines, .ll128_bytes = whole ? sizes_.whole_lines : 0};
   return {.out = access, .in = access};
 }
 
 link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
   unsigned char* const ring = part_of(peer, link_lane, Part::Ring, deadline);
   const uint64_t counter = service_->arena->counter(peer, link_lane);
-  if (link_lane >= link::kLineLanes) {
+  if (link_lane >= link::kLlLanes) {
     return {.consumed = reinterpret_cast<const uint64_t*>(service_->arena->memory().base() + counter),
             .arena = ring,
             .push_bytes = line_slot(sizes_, link_lane),
@@ -155,10 +155,10 @@ link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline dea
 link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadline) {
   unsigned char* const counter = part_of(peer, link_lane, Part::Counter, deadline);
   const unsigned char* const ring = service_->arena->memory().base() + service_->arena->ring(peer, link_lane);
-  if (link_lane >= link::kLineLanes) {
+  if (link_lane >= link::kLlLanes) {
     return {.consumed = reinterpret_cast<uint64_t*>(counter),
             .arena = ring,
-            .arena_bytes = link::kLineSlots * line_slot(sizes_, link_lane),
+            .arena_bytes = link::kLlSlots * line_slot(sizes_, link_lane),
             .peer = peer,
             .form = form_of(link_lane)};
   }

@@ -38,9 +38,9 @@ class CudaLinks final : public transports::Transport {
   uint64_t longest_message() const override;
   /// The ids of the devices that this process sees and to which this one's stores of 128 bytes stay whole: not over
   /// PCIe, so none if links have their memory on the host.
-  std::vector<std::string> joined_devices() const;
+  std::vector<std::string> ll128_capable_peers() const;
   /// To these peers, by rank, stores of 128 bytes stay whole. Until this is said, to none.
-  void keep_lines_whole(std::vector<bool> peers) { whole_ = std::move(peers); }
+  void set_ll128_peers(std::vector<bool> peers) { whole_ = std::move(peers); }
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 

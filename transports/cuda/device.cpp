@@ -97,7 +97,7 @@ bool Device::reaches(const Device& other) const {
   return driver().cuDeviceCanAccessPeer(&can, handle_, other.handle_) == CUDA_SUCCESS && can != 0;
 }
 
-std::vector<std::string> Device::joined_by_nvlink() const {
+std::vector<std::string> Device::nvlink_peers() const {
   std::vector<std::string> joined{id_};
   int count = 0;
   check(driver().cuDeviceGetCount(&count), "GPUs cannot be counted");

@@ -65,7 +65,7 @@ class Device {
   /// Can this device load and store the memory of `other`?
   bool reaches(const Device& other) const;
   /// The ids of the GPUs that this process sees and that NVLink joins with this one, and its own.
-  std::vector<std::string> joined_by_nvlink() const;
+  std::vector<std::string> nvlink_peers() const;
 
  private:
   explicit Device(int number);

@@ -97,7 +97,7 @@ std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wa
       check(driver().cuMemAlloc(&made->base_, wanted), "memory for links on the GPU");
       break;
     case CudaMemory::Host:
-      made->segment_ = transports::Segment::create(wanted);
+      made->segment_ = link::Segment::create(wanted);
       made->register_host();
       break;
     default:
@@ -169,7 +169,7 @@ std::shared_ptr<PeerMemory> PeerMemory::import(const Device& device, const Share
       made->check_extent(share, whose);
       break;
     case CudaMemory::Host:
-      made->segment_ = transports::Segment::map(std::move(fd), {0, share.bytes}, whose);
+      made->segment_ = link::Segment::map(std::move(fd), {0, share.bytes}, whose);
       made->register_host();
       break;
     default:
@@ -263,7 +263,7 @@ LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes,
 }
 
 uint64_t LinkArena::ring_bytes(uint32_t link_lane) const {
-  if (link_lane >= link::kLineLanes) return link::kLineSlots * line_slot_(link_lane);
+  if (link_lane >= link::kLlLanes) return link::kLlSlots * line_slot_(link_lane);
   return link::kCapacity * link::kLine + link::kPushSlots * push_bytes_;
 }
 

@@ -17,8 +17,8 @@
 #include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/rank.hpp"
+#include "link/segment.hpp"
 #include "transports/cuda/device.hpp"
-#include "transports/shm/segment.hpp"
 
 namespace tutti::cuda {
 
@@ -77,8 +77,8 @@ class PeerMemory {
   CUdeviceptr base_ = 0;
   CUmemGenericAllocationHandle handle_ = 0;  // Fd
   bool has_handle_ = false, mapped_ = false;
-  CUdeviceptr opened_ = 0;       // Ipc, of a peer: the allocation
-  transports::Segment segment_;  // Host
+  CUdeviceptr opened_ = 0;  // Ipc, of a peer: the allocation
+  link::Segment segment_;   // Host
   bool registered_ = false;
 };
 
@@ -86,7 +86,7 @@ class PeerMemory {
 class LinkArena {
  public:
   /// Zeroed. Messages have `push_bytes` bytes at most. `line_slot`: bytes of a slot on a link lane of links in lines
-  /// (link/lines.hpp).
+  /// (link/ll.hpp).
   LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes, std::function<uint64_t(uint32_t)> line_slot);
   const Device& device() const { return device_; }
   const PeerMemory& memory() const { return *memory_; }

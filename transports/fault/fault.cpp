@@ -100,4 +100,8 @@ std::unique_ptr<Transport> with_faults_of_environment(std::unique_ptr<Transport>
   return make_fault(std::move(inner), context, parse_fault_plan(env().fault));
 }
 
+namespace {
+const WrapRegistration faults(with_faults_of_environment);
+}  // namespace
+
 }  // namespace tutti::transports

@@ -20,14 +20,17 @@
 #include "link/cma.hpp"
 #include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
+#include "link/segment.hpp"
 #include "topo/constants.hpp"
 #include "transports/pod_text.hpp"
-#include "transports/shm/segment.hpp"
+#include "transports/shm/state.hpp"
 #include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
 namespace {
+
+using link::Segment;
 
 constexpr const char* kService = "shm";
 constexpr const char* kMapService = "shm-map";
@@ -327,12 +330,13 @@ class Shm final : public Transport {
   link::CmaGate gate_;
 };
 
-const TransportRegistration shm({.name = "shm",
-                                 .summary = "processes of one host; payloads are read from the sender's arena",
-                                 .preference = 20,
-                                 .make = [](const Context& context) -> std::unique_ptr<Transport> {
-                                   return std::make_unique<Shm>(context);
-                                 }});
+const TransportRegistration shm_entry({.name = "shm",
+                                       .summary = shm::kSummary,
+                                       .preference = 20,
+                                       .make = [](const Context& context) -> std::unique_ptr<Transport> {
+                                         return std::make_unique<Shm>(context);
+                                       },
+                                       .state = shm::state});
 
 }  // namespace
 }  // namespace tutti::transports

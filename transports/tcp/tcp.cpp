@@ -19,6 +19,7 @@
 #include "topo/constants.hpp"
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
+#include "transports/tcp/state.hpp"
 #include "transports/tcp/streams.hpp"
 #include "transports/transport.hpp"
 
@@ -183,7 +184,8 @@ const TransportRegistration tcp_entry({.name = "tcp",
                                        .preference = 50,
                                        .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                          return std::make_unique<Tcp>(context);
-                                       }});
+                                       },
+                                       .state = tcp::state});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -21,7 +21,7 @@ Engine::~Engine() {
     drain();
     say_goodbye();
   }
-  for (InEnd& in : ins_) in.stop();
+  for (Receiver& in : ins_) in.stop();
   stopped_ = true;
   worker_.close();
   remove_ends();
@@ -33,7 +33,7 @@ Reach Engine::probe(Rank) const {
 
 link::OutLink Engine::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
   Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
-  OutEnd& out = add_out(worker_, Stream::Who{peer, link_lane, static_cast<uint32_t>(outs_.size()), true});
+  Sender& out = add_out(worker_, Stream::Who{peer, link_lane, static_cast<uint32_t>(outs_.size()), true});
   out.stream().attach(std::move(stream));
   out.stream().say_hello(worker_.address());
   return out.link();
@@ -67,10 +67,10 @@ Status Engine::given_up(bool& moved) {
                                                 "cannot go on, as it reports: {}",
                                                 stream.name(), worker_.fatal())};
   };
-  for (OutEnd& out : outs_) {
+  for (Sender& out : outs_) {
     if (lost(out.stream())) return gone(out.stream());
   }
-  for (InEnd& in : ins_) {
+  for (Receiver& in : ins_) {
     if (lost(in.stream())) return gone(in.stream());
   }
   if (!given_up_until_->passed()) return {};
@@ -130,7 +130,7 @@ void Engine::stop() {
 void Engine::drain() noexcept {
   const Deadline limit = Deadline::in(kDrainLimit);
   const auto closed = [&] {
-    return std::all_of(outs_.begin(), outs_.end(), [](OutEnd& out) { return out.stream().closed(); });
+    return std::all_of(outs_.begin(), outs_.end(), [](Sender& out) { return out.stream().closed(); });
   };
   bool moved = false;
   while (!flushed() && !(closed() && !outs_.empty()) && !limit.passed()) {

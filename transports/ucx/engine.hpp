@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "transports/link_engine.hpp"
-#include "transports/ucx/in_end.hpp"
-#include "transports/ucx/out_end.hpp"
+#include "transports/ucx/receiver.hpp"
+#include "transports/ucx/sender.hpp"
 #include "transports/ucx/worker.hpp"
 
 namespace tutti::transports::ucx {
 
-class Engine final : public LinkEngine<OutEnd, InEnd, Stream>, private Worker::Sink {
+class Engine final : public LinkEngine<Sender, Receiver, Stream>, private Worker::Sink {
  public:
   explicit Engine(const Context& context);
   ~Engine() override;

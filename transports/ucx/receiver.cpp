@@ -1,4 +1,4 @@
-#include "transports/ucx/in_end.hpp"
+#include "transports/ucx/receiver.hpp"
 
 #include <new>
 #include <utility>
@@ -13,11 +13,11 @@ constexpr uint32_t kBuffers = link::kSlots;  // for long messages that are unrea
 
 }  // namespace
 
-InEnd::InEnd(Fabric& fabric, const Stream::Who& who) : fabric_(fabric), stream_(who) {
+Receiver::Receiver(Fabric& fabric, const Stream::Who& who) : fabric_(fabric), stream_(who) {
   out_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = who.peer};
 }
 
-bool InEnd::take(const Message& message, void* data, uint64_t bytes, bool announced) {
+bool Receiver::take(const Message& message, void* data, uint64_t bytes, bool announced) {
   if (stopped_ || !failure_.ok()) return false;
   reclaim();
   Slot& slot = slots_[message.number % kSlots];
@@ -40,7 +40,7 @@ bool InEnd::take(const Message& message, void* data, uint64_t bytes, bool announ
 }
 
 /// Copies a payload that has come with its header.
-void InEnd::place(Slot& slot, const void* data) {
+void Receiver::place(Slot& slot, const void* data) {
   const uint64_t length = slot.header.length;
   unsigned char* to = slot.small;
   if (length > link::kInlineBytes) {
@@ -55,7 +55,7 @@ void InEnd::place(Slot& slot, const void* data) {
   slot.state = State::Here;
 }
 
-Status InEnd::progress(bool& moved) {
+Status Receiver::progress(bool& moved) {
   if (stopped_ || !stream_.ready()) return {};
   if (!failure_.ok()) return failure_;
   reclaim();
@@ -70,7 +70,7 @@ Status InEnd::progress(bool& moved) {
 }
 
 /// Fetches announced payloads, in order, as long as there are buffers.
-Status InEnd::fetch_next(bool& moved) {
+Status Receiver::fetch_next(bool& moved) {
   to_fetch_ = std::max(to_fetch_, out_.next);
   for (; to_fetch_ < out_.acked + kSlots; ++to_fetch_) {
     Slot& slot = slots_[to_fetch_ % kSlots];
@@ -89,7 +89,7 @@ Status InEnd::fetch_next(bool& moved) {
 }
 
 /// Where the executor waits for the payload, or a buffer. False: no memory.
-bool InEnd::find_place(Slot& slot) {
+bool Receiver::find_place(Slot& slot) {
   const Message& header = slot.header;
   slot.to = link::HostWire::posted(posted_.get(), header.number, header.tag, header.length);
   if (slot.to != nullptr) return true;
@@ -109,7 +109,7 @@ bool InEnd::find_place(Slot& slot) {
 }
 
 /// Publishes the messages that are complete.
-Status InEnd::publish(bool& moved) {
+Status Receiver::publish(bool& moved) {
   while (link::HostWire::can_publish(out_)) {
     const uint64_t index = out_.next % kSlots;
     Slot& slot = slots_[index];
@@ -130,7 +130,7 @@ Status InEnd::publish(bool& moved) {
 }
 
 /// Takes back the buffers of messages that the executor has consumed.
-void InEnd::reclaim() {
+void Receiver::reclaim() {
   link::HostWire::refresh(out_);
   for (; reclaimed_ < out_.acked; ++reclaimed_) {
     Buffer& buffer = slots_[reclaimed_ % kSlots].buffer;
@@ -142,7 +142,7 @@ void InEnd::reclaim() {
 }
 
 /// Tells the peer from time to time how many messages have been consumed.
-Status InEnd::send_credit() {
+Status Receiver::send_credit() {
   if (crediting_.failed()) return stream_.lost(crediting_.text);
   if (out_.acked - credited_ < kCreditEvery || crediting_.under_way()) return {};
   credited_ = out_.acked;
@@ -151,14 +151,14 @@ Status InEnd::send_credit() {
   return {};
 }
 
-void InEnd::drop_announced() {
+void Receiver::drop_announced() {
   for (Slot& slot : slots_) {
     if (slot.state == State::Announced) fabric_.drop(std::exchange(slot.announced, nullptr));
     if (slot.state == State::Announced) slot.state = State::Missing;
   }
 }
 
-void InEnd::stop() {
+void Receiver::stop() {
   stopped_ = true;
   drop_announced();
 }

@@ -12,12 +12,12 @@
 
 namespace tutti::transports::ucx {
 
-class InEnd {
+class Receiver {
  public:
-  InEnd(Fabric& fabric, const Stream::Who& who);
-  ~InEnd() { drop_announced(); }
-  InEnd(const InEnd&) = delete;
-  InEnd& operator=(const InEnd&) = delete;
+  Receiver(Fabric& fabric, const Stream::Who& who);
+  ~Receiver() { drop_announced(); }
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
 
   link::InLink link() {
     return {.ring = ring_->ring,

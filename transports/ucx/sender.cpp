@@ -1,22 +1,22 @@
-#include "transports/ucx/out_end.hpp"
+#include "transports/ucx/sender.hpp"
 
 #include "base/format.hpp"
 
 namespace tutti::transports::ucx {
 
-OutEnd::OutEnd(Fabric& fabric, const Stream::Who& who) : fabric_(fabric), stream_(who) {
+Sender::Sender(Fabric& fabric, const Stream::Who& who) : fabric_(fabric), stream_(who) {
   in_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = who.peer, .addresses = true};
 }
 
-bool OutEnd::has_more() const {
+bool Sender::has_more() const {
   link::Header header{};
   link::Arrival arrival;
   return ahead_ < link::kCapacity && link::HostWire::poll(in_, header, arrival, ahead_) != link::Poll::Empty;
 }
 
-bool OutEnd::waiting() const { return !stopped_ && (ahead_ > 0 || has_more()); }
+bool Sender::waiting() const { return !stopped_ && (ahead_ > 0 || has_more()); }
 
-Status OutEnd::progress(bool& moved) {
+Status Sender::progress(bool& moved) {
   if (stopped_ || !stream_.ready()) return {};
   if (Status status = consume(); !status.ok()) return status;
   if (stream_.closed()) return check_closed();
@@ -41,7 +41,7 @@ Status OutEnd::progress(bool& moved) {
 }
 
 /// Consumes the messages whose memory UCX needs no more.
-Status OutEnd::consume() {
+Status Sender::consume() {
   link::Header header{};
   link::Arrival arrival;
   for (; ahead_ > 0; --ahead_) {
@@ -54,19 +54,19 @@ Status OutEnd::consume() {
   return {};
 }
 
-void OutEnd::take(const Credit& credit) {
+void Sender::take(const Credit& credit) {
   if (credit.consumed > credit_ && credit.consumed <= next()) credit_ = credit.consumed;
 }
 
 /// The peer has closed the link: is anything lost?
-Status OutEnd::check_closed() {
+Status Sender::check_closed() {
   const uint64_t received = stream_.received_by_peer();
   if (!has_more() && received != Stream::kLost && received >= next()) return {};
   return {Code::PeerFailed, fmt::format("{}: the peer closed it before it had received message {}", stream_.name(),
                                         received == Stream::kLost ? credit_ : received)};
 }
 
-void OutEnd::stop() {
+void Sender::stop() {
   stopped_ = true;
   link::HostWire::close(in_);
 }

@@ -10,9 +10,9 @@
 
 namespace tutti::transports::ucx {
 
-class OutEnd {
+class Sender {
  public:
-  OutEnd(Fabric& fabric, const Stream::Who& who);
+  Sender(Fabric& fabric, const Stream::Who& who);
 
   link::OutLink link() const { return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = in_.peer}; }
   Stream& stream() { return stream_; }

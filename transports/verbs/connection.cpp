@@ -82,7 +82,7 @@ Status Connection::read_stream(bool& moved) {
 }
 
 Status Connection::take_hello() {
-  const char* wrong = check(peer_, who().writes ? kLandingBytes : sizeof(Feedback));
+  const char* wrong = check(peer_, who().writes ? kEagerRingBytes : sizeof(Feedback));
   if (wrong == nullptr && who().writes && peer_.queues != queues()) wrong = "it has another number of queue pairs";
   if (wrong != nullptr)
     return {Code::ProtocolError, fmt::format("{}: the peer's greeting is invalid: {}", name(), wrong)};

@@ -28,7 +28,7 @@ struct WorkId {
 };
 
 /// Position in a queue: done when the queue has completed so many work requests.
-struct Place {
+struct QueueMark {
   uint32_t queue = 0;
   uint64_t works = 0;
 };
@@ -61,8 +61,8 @@ class Connection : public LinkStream {
   /// Posts it; needs room, for two if it is a notice. Sets `id`, and asks for a completion from time to time.
   Status post(uint32_t queue, Work& work);
   /// Position after what has been posted.
-  Place place(uint32_t queue) const { return {queue, queues_[queue].posted}; }
-  bool is_done(const Place& place) const { return queues_[place.queue].done >= place.works; }
+  QueueMark place(uint32_t queue) const { return {queue, queues_[queue].posted}; }
+  bool is_done(const QueueMark& place) const { return queues_[place.queue].done >= place.works; }
   bool all_done() const;
   /// Asks for a completion of all that has been posted.
   Status ask_for_completions();

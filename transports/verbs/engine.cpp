@@ -18,7 +18,7 @@ Engine::Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues
                ExportDevice export_device)
     : LinkEngine(*context.wireup),
       name_(name),
-      wanted_queues_(std::min(queues, kMostQueues)),
+      wanted_queues_(std::min(queues, kMaxQueues)),
       nic_(std::move(nic)),
       memory_(*nic_, context.arena->base(), context.arena->bytes(), export_device) {}
 
@@ -35,7 +35,7 @@ Reach Engine::probe(Rank) const {
 }
 
 link::OutLink Engine::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
-  OutEnd& out = add_out(*nic_, memory_, Connection::Who{peer, link_lane, static_cast<uint32_t>(outs_.size()), true});
+  Sender& out = add_out(*nic_, memory_, Connection::Who{peer, link_lane, static_cast<uint32_t>(outs_.size()), true});
   out.open(wireup_.open_stream(peer, label(link_lane), deadline), wanted_queues_, deadline);
   return out.link();
 }
@@ -108,10 +108,10 @@ Status Engine::take_events() {
 }
 
 const Connection* Engine::connection_of(uint32_t queue) const {
-  for (const OutEnd& out : outs_) {
+  for (const Sender& out : outs_) {
     if (out.stream().has_queue(queue)) return &out.stream();
   }
-  for (const InEnd& in : ins_) {
+  for (const Receiver& in : ins_) {
     if (in.stream().has_queue(queue)) return &in.stream();
   }
   return nullptr;
@@ -133,14 +133,14 @@ bool Engine::arm() {
 void Engine::drain() noexcept {
   const Deadline limit = Deadline::in(kDrainLimit);
   const auto done = [&] {
-    return std::all_of(outs_.begin(), outs_.end(), [](const OutEnd& out) {
+    return std::all_of(outs_.begin(), outs_.end(), [](const Sender& out) {
       return !out.stream().ready() || out.stream().closed() || out.stream().all_done();
     });
   };
   try {
     while (!done() && !limit.passed()) {
       bool moved = false;
-      for (OutEnd& out : outs_) {
+      for (Sender& out : outs_) {
         if (out.stream().ready() && !out.stream().ask_for_completions().ok()) return;
       }
       if (!take_completions(moved).ok() || !read_streams(moved).ok() || !take_completions(moved).ok()) return;

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "transports/link_engine.hpp"
-#include "transports/verbs/in_end.hpp"
-#include "transports/verbs/out_end.hpp"
+#include "transports/verbs/receiver.hpp"
+#include "transports/verbs/sender.hpp"
 
 namespace tutti::transports::verbs {
 
-class Engine final : public LinkEngine<OutEnd, InEnd, Connection> {
+class Engine final : public LinkEngine<Sender, Receiver, Connection> {
  public:
   /// `queues`: queue pairs of a link.
   Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues, const char* name,

@@ -80,7 +80,7 @@ std::shared_ptr<const Region> Memory::find_cached(uint64_t begin, uint64_t bytes
 std::shared_ptr<const Region> Memory::register_pages(uint64_t begin, uint64_t end, RegionUse use) {
   // First watched, then registered: a change in between is noticed.
   if (!MappingWatch::of_this_process().watch(begin, end)) return nullptr;
-  if (cached_.size() >= kMostCached) make_room();
+  if (cached_.size() >= kMaxCached) make_room();
   std::unique_ptr<Region> made;
   for (int attempt = 0; made == nullptr; ++attempt) {
     try {

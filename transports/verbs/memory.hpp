@@ -51,7 +51,7 @@ class Memory {
   Registration acquire(const void* data, uint64_t bytes, MemoryUse use);
 
   static constexpr uint64_t kRegisterFrom = uint64_t{32} << 10;  ///< bytes: shorter messages are copied
-  static constexpr size_t kMostCached = 512;
+  static constexpr size_t kMaxCached = 512;
 
  private:
   struct Cached {

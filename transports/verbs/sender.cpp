@@ -1,4 +1,4 @@
-#include "transports/verbs/out_end.hpp"
+#include "transports/verbs/sender.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@ uint64_t slot_offset(uint64_t message) { return message % kSlots * kSlotBytes; }
 
 }  // namespace
 
-OutEnd::OutEnd(Nic& nic, Memory& memory, const Connection::Who& who)
+Sender::Sender(Nic& nic, Memory& memory, const Connection::Who& who)
     : nic_(nic),
       memory_(memory),
       headers_(nic, kSlots * sizeof(Header), RegionUse::Send),
@@ -21,14 +21,14 @@ OutEnd::OutEnd(Nic& nic, Memory& memory, const Connection::Who& who)
   in_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = who.peer, .addresses = true};
 }
 
-bool OutEnd::waiting() const {
+bool Sender::waiting() const {
   if (stopped_) return false;
   link::Header header{};
   link::Arrival arrival;
-  return link::HostWire::poll(in_, header, arrival, ahead_) != link::Poll::Empty;
+  return link::HostWire::poll(in_, header, arrival, preposted_) != link::Poll::Empty;
 }
 
-Status OutEnd::progress(bool& moved) {
+Status Sender::progress(bool& moved) {
   if (stopped_) return {};
   if (connection_.closed()) return check_closed();
   if (!connection_.ready()) return {};
@@ -36,8 +36,8 @@ Status OutEnd::progress(bool& moved) {
   link::Header header{};
   link::Arrival arrival;
   blocked_ = false;
-  while (ahead_ < link::kCapacity) {
-    const link::Poll poll = link::HostWire::poll(in_, header, arrival, ahead_);
+  while (preposted_ < link::kCapacity) {
+    const link::Poll poll = link::HostWire::poll(in_, header, arrival, preposted_);
     if (poll == link::Poll::Empty) return {};
     if (poll == link::Poll::Bad || header.length > kMaxMessage) {
       return {Code::InternalError,
@@ -55,8 +55,9 @@ Status OutEnd::progress(bool& moved) {
   return {};
 }
 
-/// Has the reader's landing a free slot? A count that is less than before is late, and one that is too large is wrong.
-bool OutEnd::has_slot() {
+/// Has the reader's eager ring a free slot? A count that is less than before is late, and one that is too large is
+/// wrong.
+bool Sender::has_slot() {
   if (next() - credit_ < kSlots) return true;
   const auto* feedback = reinterpret_cast<const Feedback*>(area_->data.get());
   const uint64_t consumed = link::HostMemory::load_acquire(&feedback->consumed);
@@ -64,14 +65,14 @@ bool OutEnd::has_slot() {
   return next() - credit_ < kSlots;
 }
 
-Status OutEnd::post_next(const link::Header& header, const link::Arrival& arrival, bool& posted) {
+Status Sender::post_next(const link::Header& header, const link::Arrival& arrival, bool& posted) {
   if (!connection_.has_room(0, 4)) return {};
   if (header.length <= kEager) return post_small(header, arrival, posted);
   return post_long(header, arrival.data, posted);
 }
 
 /// Header and payload are one write.
-Status OutEnd::post_small(const link::Header& header, const link::Arrival& arrival, bool& posted) {
+Status Sender::post_small(const link::Header& header, const link::Arrival& arrival, bool& posted) {
   const unsigned char* const data = arrival.data;
   Sent& sent = sent_[next() % link::kCapacity];
   auto device = arrival.where != link::Where::Inline ? memory_.find_device(data, header.length) : nullptr;
@@ -101,13 +102,13 @@ Status OutEnd::post_small(const link::Header& header, const link::Arrival& arriv
   if (bounce != nullptr) bounce->busy = connection_.place(0);
   sent.count = 0;
   if (!inlined) sent.places[sent.count++] = connection_.place(0);
-  ++ahead_;
+  ++preposted_;
   posted = true;
   return {};
 }
 
 /// Writes a header, and the payload behind it if there is one, to the message's slot, and notifies the reader.
-Status OutEnd::post_header(Header& header, const Piece* payload, bool inlined, bool completes) {
+Status Sender::post_header(Header& header, const Piece* payload, bool inlined, bool completes) {
   const uint64_t index = next() % kSlots;
   Work work{.kind = Work::Kind::WriteNotice,
             .completes = completes,
@@ -128,7 +129,7 @@ Status OutEnd::post_header(Header& header, const Piece* payload, bool inlined, b
 
 /// The payload goes to the destination that the reader has advertised, in stripes over all queues. A notice at the end
 /// of the first stripe tells of it at a posted destination; else a header does.
-Status OutEnd::post_long(const link::Header& header, const unsigned char* data, bool& posted) {
+Status Sender::post_long(const link::Header& header, const unsigned char* data, bool& posted) {
   if (!long_.begun) {
     if (Status status = begin_long(header, data); !status.ok() || !long_.begun) return status;
   }
@@ -140,7 +141,7 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
   }
   if (long_.to.kind != AdvertKind::Posted) {
     if (!connection_.has_room(0, 2)) return {};
-    const Delivery delivery = long_.to.kind == AdvertKind::Ahead ? Delivery::Ahead : Delivery::Placed;
+    const Delivery delivery = long_.to.kind == AdvertKind::Preposted ? Delivery::Preposted : Delivery::Rendezvous;
     Header out{next() + 1, header.tag << 16 | static_cast<uint64_t>(delivery), header.length, {}};
     const bool inlined = sizeof out <= nic_.info().most_inline;
     if (Status status = post_header(out, nullptr, inlined, true); !status.ok()) return status;
@@ -148,19 +149,19 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
   Sent& sent = sent_[next() % link::kCapacity];
   for (sent.count = 0; sent.count < stripes; ++sent.count) sent.places[sent.count] = connection_.place(sent.count);
   sent.source = std::move(long_.source);
-  if (long_.to.kind == AdvertKind::Ahead) ++aheads_;
-  if (header.length > kAheadMost) ++places_;
+  if (long_.to.kind == AdvertKind::Preposted) ++preposted_count_;
+  if (header.length > kMaxPreposted) ++rendezvous_count_;
   long_ = {};
-  ++ahead_;
+  ++preposted_;
   posted = true;
   return {};
 }
 
 /// Begins the message if there is a destination for it; asks for one if not.
-Status OutEnd::begin_long(const link::Header& header, const unsigned char* data) {
+Status Sender::begin_long(const link::Header& header, const unsigned char* data) {
   const Advert* const to = destination_of(header);
   if (to == nullptr) {
-    const bool refuses = header.length > kAheadMost && posted_.number == next() + 1;
+    const bool refuses = header.length > kMaxPreposted && posted_.number == next() + 1;
     if (long_.announced && refuses == long_.refused) return {};
     return announce(header.length, refuses);
   }
@@ -176,19 +177,19 @@ Status OutEnd::begin_long(const link::Header& header, const unsigned char* data)
 }
 
 /// The advertised destination of the next message; null if there is none.
-const Advert* OutEnd::destination_of(const link::Header& header) const {
+const Advert* Sender::destination_of(const link::Header& header) const {
   if (posted_.number == next() + 1 && posted_.bytes == header.length && posted_.tag == header.tag) return &posted_;
-  if (header.length <= kAheadMost) {
-    const Advert& ahead = ahead_adverts_[aheads_ % kAdverts];
-    return ahead.number == aheads_ + 1 ? &ahead : nullptr;
+  if (header.length <= kMaxPreposted) {
+    const Advert& ahead = ahead_adverts_[preposted_count_ % kAdverts];
+    return ahead.number == preposted_count_ + 1 ? &ahead : nullptr;
   }
-  return buffer_.number == places_ + 1 && buffer_.bytes >= header.length ? &buffer_ : nullptr;
+  return buffer_.number == rendezvous_count_ + 1 && buffer_.bytes >= header.length ? &buffer_ : nullptr;
 }
 
 /// `refuses`: the reader has posted a destination that is for another message.
-Status OutEnd::announce(uint64_t length, bool refuses) {
+Status Sender::announce(uint64_t length, bool refuses) {
   const uint32_t size = static_cast<uint32_t>(std::bit_width(length - 1)) | (refuses ? kNotThere : 0);
-  const uint64_t number = length <= kAheadMost ? aheads_ : places_;
+  const uint64_t number = length <= kMaxPreposted ? preposted_count_ : rendezvous_count_;
   Work work{.kind = Work::Kind::WriteNotice,
             .notice = Notice{NoticeKind::Announce, size, static_cast<uint32_t>(number) & kNumberMask}.word(),
             .remote = connection_.peer().area,
@@ -199,7 +200,7 @@ Status OutEnd::announce(uint64_t length, bool refuses) {
 }
 
 /// Posts the next bytes: up to the end of their stripe, or as many as fit into a bounce buffer.
-Status OutEnd::post_chunk(const link::Header& header, const unsigned char* data, uint32_t stripes, bool& posted) {
+Status Sender::post_chunk(const link::Header& header, const unsigned char* data, uint32_t stripes, bool& posted) {
   uint32_t queue = 0;
   while (long_.done >= stripe_of(header.length, stripes, queue).end) ++queue;
   if (!connection_.has_room(queue, 4)) return {};
@@ -238,7 +239,7 @@ Status OutEnd::post_chunk(const link::Header& header, const unsigned char* data,
 
 /// Posts the last write of a stripe, with its notice. Networks route each packet of a write by itself only if it has
 /// none; there the notice follows in a write of nothing.
-Status OutEnd::post_last(uint32_t queue, Work& work) {
+Status Sender::post_last(uint32_t queue, Work& work) {
   Work notice = work;
   if (nic_.info().adaptive) {
     if (Status status = connection_.post(queue, work); !status.ok()) return status;
@@ -249,7 +250,7 @@ Status OutEnd::post_last(uint32_t queue, Work& work) {
   return connection_.post(queue, notice);
 }
 
-OutEnd::Bounce* OutEnd::free_bounce() {
+Sender::Bounce* Sender::free_bounce() {
   for (Bounce& bounce : bounces_) {
     if (bounce.memory.data == nullptr) {
       bounce.memory = Buffer(nic_, kBounceBytes, RegionUse::Send);
@@ -261,10 +262,10 @@ OutEnd::Bounce* OutEnd::free_bounce() {
 }
 
 /// Consumes the messages that the device needs no more.
-void OutEnd::consume() {
+void Sender::consume() {
   link::Header header{};
   link::Arrival arrival;
-  for (; ahead_ > 0; --ahead_) {
+  for (; preposted_ > 0; --preposted_) {
     Sent& sent = sent_[in_.next % link::kCapacity];
     for (uint32_t i = 0; i < sent.count; ++i) {
       if (!connection_.is_done(sent.places[i])) return;
@@ -275,7 +276,7 @@ void OutEnd::consume() {
   }
 }
 
-Status OutEnd::notice(uint32_t word) {
+Status Sender::notice(uint32_t word) {
   const Notice notice = Notice::of(word);
   if (notice.kind != NoticeKind::Advert || notice.number != (adverts_read_ & kNumberMask)) {
     return {Code::ProtocolError,
@@ -288,14 +289,14 @@ Status OutEnd::notice(uint32_t word) {
   return take_advert(advert);
 }
 
-Status OutEnd::take_advert(const Advert& advert) {
+Status Sender::take_advert(const Advert& advert) {
   switch (advert.kind) {
-    case AdvertKind::Ahead:
-      if (advert.number == 0 || advert.number - 1 - aheads_ >= kAdverts || advert.bytes <= kEager) break;
+    case AdvertKind::Preposted:
+      if (advert.number == 0 || advert.number - 1 - preposted_count_ >= kAdverts || advert.bytes <= kEager) break;
       ahead_adverts_[(advert.number - 1) % kAdverts] = advert;
       return {};
     case AdvertKind::Buffer:
-      if (advert.number != places_ + 1) break;
+      if (advert.number != rendezvous_count_ + 1) break;
       buffer_ = advert;
       return {};
     case AdvertKind::Posted:  // of a message that has begun to go elsewhere, it comes too late
@@ -306,12 +307,12 @@ Status OutEnd::take_advert(const Advert& advert) {
   return {Code::ProtocolError,
           fmt::format("{}: the peer advertised an impossible destination (kind {}, for message {}, {} bytes; after {} "
                       "messages of up to {} bytes and {} longer ones)",
-                      connection_.name(), static_cast<uint32_t>(advert.kind), advert.number - 1, advert.bytes, aheads_,
-                      kAheadMost, places_)};
+                      connection_.name(), static_cast<uint32_t>(advert.kind), advert.number - 1, advert.bytes,
+                      preposted_count_, kMaxPreposted, rendezvous_count_)};
 }
 
 /// The peer has closed the link: is anything lost?
-Status OutEnd::check_closed() {
+Status Sender::check_closed() {
   const uint64_t received = connection_.received_by_peer();
   const bool has_all = received != Connection::kLost && received >= next();
   if (has_all) connection_.assume_all_done();
@@ -322,13 +323,13 @@ Status OutEnd::check_closed() {
   return gone();
 }
 
-Status OutEnd::gone() const {
+Status Sender::gone() const {
   return {Code::PeerFailed,
           fmt::format("{}: the peer closed it before it had received message {}", connection_.name(),
                       connection_.received_by_peer() == Connection::kLost ? in_.next : connection_.received_by_peer())};
 }
 
-void OutEnd::stop() {
+void Sender::stop() {
   stopped_ = true;
   connection_.stop();
   link::HostWire::close(in_);

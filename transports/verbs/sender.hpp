@@ -1,4 +1,4 @@
-// The writing end of a link: moves messages from a ring of this process to the peer's landing and destinations.
+// The writing end of a link: moves messages from a ring of this process to the peer's eager ring and destinations.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace tutti::transports::verbs {
 
-class OutEnd {
+class Sender {
  public:
-  OutEnd(Nic& nic, Memory& memory, const Connection::Who& who);
+  Sender(Nic& nic, Memory& memory, const Connection::Who& who);
 
   /// Opens the link over `stream`. Throws Error.
   void open(Fd stream, uint32_t queues, const Deadline& deadline) {
@@ -45,16 +45,16 @@ class OutEnd {
   };
   /// The places in the queues at which a message is done, one for each queue that it used.
   struct Sent {
-    std::array<Place, kMostQueues> places;
+    std::array<QueueMark, kMaxQueues> places;
     uint32_t count = 0;
     std::shared_ptr<const Region> source;  // stays registered until then
   };
   struct Bounce {
     Buffer memory;
-    Place busy;  // until this
+    QueueMark busy;  // until this
   };
 
-  uint64_t next() const { return in_.next + ahead_; }  // number of the next message to post
+  uint64_t next() const { return in_.next + preposted_; }  // number of the next message to post
   bool has_slot();
   Status post_next(const link::Header& header, const link::Arrival& arrival, bool& posted);
   Status post_small(const link::Header& header, const link::Arrival& arrival, bool& posted);
@@ -75,15 +75,16 @@ class OutEnd {
   Memory& memory_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
   link::InLink in_;
-  uint64_t ahead_ = 0;    // messages that are posted and not consumed
-  uint64_t credit_ = 0;   // messages that the reader has consumed
-  bool blocked_ = false;  // something is missing, which a notice, a completion or the credit brings
+  uint64_t preposted_ = 0;  // messages that are posted and not consumed
+  uint64_t credit_ = 0;     // messages that the reader has consumed
+  bool blocked_ = false;    // something is missing, which a notice, a completion or the credit brings
   bool stopped_ = false;
   Long long_;
   std::array<Sent, link::kCapacity> sent_;
   std::array<Bounce, kBounces> bounces_;
-  Buffer headers_;                                // kSlots headers to send from
-  uint64_t aheads_ = 0, places_ = 0;              // posted messages of up to kAheadMost bytes, and longer ones
+  Buffer headers_;  // kSlots headers to send from
+  uint64_t preposted_count_ = 0,
+           rendezvous_count_ = 0;                 // posted messages of up to kMaxPreposted bytes, and longer ones
   std::array<Advert, kAdverts> ahead_adverts_{};  // by number of the message
   Advert buffer_{}, posted_{};                    // the last of each kind
   uint64_t adverts_read_ = 0;

@@ -1,11 +1,12 @@
 // What the two ends of a link exchange. Little-endian, as all hosts that Tutti runs on.
 //
-// The reader has a *landing* of kCapacity slots, one for each unread message: a Header, and room for a payload of up to
-// kEager bytes. A longer payload is written to a destination that the reader has advertised: up to kAheadMost bytes, to
-// a buffer that was advertised ahead; beyond, to one that is advertised for this very message, because it is to be
-// where the executor wants the payload (link::Posted), if that is known in time. The writer has a *feedback* area: a
-// word with the count of messages that the reader has consumed, and the reader's adverts. Everything is written by the
-// peer's device, and notices (nic.hpp) say what has come. A peer's bytes are copied, then checked.
+// The reader has an *eager ring* of kCapacity slots, one for each unread message: a Header, and room for a payload of
+// up to kEager bytes. A longer payload is written to a destination that the reader has advertised: up to
+// kMaxPreposted bytes, to a buffer that was advertised ahead; beyond, to one that is advertised for this very
+// message, because it is to be where the executor wants the payload (link::Posted), if that is known in time. The
+// writer has a *feedback* area: a word with the count of messages that the reader has consumed, and the reader's
+// adverts. Everything is written by the peer's device, and notices (nic.hpp) say what has come. A peer's bytes are
+// copied, then checked.
 #pragma once
 
 #include <bit>
@@ -21,16 +22,16 @@ static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint32_t kSlots = link::kCapacity;
 inline constexpr uint64_t kEager = 8192;                      ///< bytes of payload in a slot
-inline constexpr uint64_t kAheadMost = uint64_t{64} << 10;    ///< bytes of payload in a buffer that is advertised ahead
+inline constexpr uint64_t kMaxPreposted = 64 << 10;           ///< bytes of payload in a buffer advertised ahead
 inline constexpr uint64_t kMaxMessage = uint64_t{64} << 20;   ///< bytes of payload that a message may have
-inline constexpr uint32_t kMostQueues = 8;                    ///< queue pairs of a link
+inline constexpr uint32_t kMaxQueues = 8;                     ///< queue pairs of a link
 inline constexpr uint64_t kStripeGrain = 128;                 ///< bytes: stripes begin at multiples
 inline constexpr uint64_t kStripeFrom = uint64_t{128} << 10;  ///< bytes: shorter messages are not striped
 
-enum class Delivery : uint16_t { Inline = 1, Eager = 2, Ahead = 3, Placed = 4 };
+enum class Delivery : uint16_t { Inline = 1, Eager = 2, Preposted = 3, Rendezvous = 4 };
 
-/// Begins a slot. Ahead: the payload is in the next buffer that was advertised ahead. Placed: in the buffer that was
-/// advertised for this message. A message at a posted destination has no header.
+/// Begins a slot. Preposted: the payload is in the next buffer that was advertised ahead. Rendezvous: in the buffer
+/// that was advertised for this message. A message at a posted destination has no header.
 struct Header {
   uint64_t number;  ///< of the message, plus one
   uint64_t tag;     ///< fingerprint of the call (48 bits) << 16 | Delivery
@@ -40,17 +41,17 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 inline constexpr uint64_t kSlotBytes = sizeof(Header) + kEager;
-inline constexpr uint64_t kLandingBytes = kSlots * kSlotBytes;
+inline constexpr uint64_t kEagerRingBytes = kSlots * kSlotBytes;
 
-/// What an advert is for. Ahead: a message of up to kAheadMost bytes, or of `bytes` if these are fewer. Buffer: a
-/// longer one. Posted: one of more than kEager bytes that has exactly this number, tag and length; the memory is the
-/// user's.
-enum class AdvertKind : uint32_t { Ahead = 1, Buffer = 2, Posted = 3 };
+/// What an advert is for. Preposted: a message of up to kMaxPreposted bytes, or of `bytes` if these are fewer.
+/// Buffer: a longer one. Posted: one of more than kEager bytes that has exactly this number, tag and length; the
+/// memory is the user's.
+enum class AdvertKind : uint32_t { Preposted = 1, Buffer = 2, Posted = 3 };
 
 /// A destination.
 struct Advert {
   uint64_t
-      number;  ///< of the message plus one; Ahead: among those that went to such buffers; Buffer: among longer ones
+      number;  ///< of the message plus one; Preposted: among those that went to such buffers; Buffer: among longer ones
   uint64_t address;
   uint64_t bytes;
   uint64_t tag;  ///< Posted
@@ -58,8 +59,8 @@ struct Advert {
   AdvertKind kind;
 };
 
-inline constexpr uint32_t kAdverts = 16;  ///< more than the reader has on the way at any time
-inline constexpr uint32_t kAhead = 4;     ///< buffers that a reader advertises ahead
+inline constexpr uint32_t kAdverts = 16;   ///< more than the reader has on the way at any time
+inline constexpr uint32_t kPreposted = 4;  ///< buffers that a reader advertises ahead
 
 struct Feedback {
   alignas(64) uint64_t consumed;
@@ -105,13 +106,13 @@ inline Stripe stripe_of(uint64_t length, uint32_t stripes, uint32_t index) {
 struct Hello {
   static constexpr uint64_t kMagic = 0x3262762d69747475;  // "utti-vb2"
   uint64_t magic = kMagic;
-  uint64_t area = 0;  ///< address of the landing, or of the feedback
+  uint64_t area = 0;  ///< address of the eager ring, or of the feedback
   uint64_t area_bytes = 0;
   uint32_t area_key = 0;
   uint32_t queues = 0;
   NicAddress nic;
   uint32_t padding = 0;
-  QueueAddress queue[kMostQueues];
+  QueueAddress queue[kMaxQueues];
 };
 static_assert(sizeof(Hello) == 120);
 
@@ -119,7 +120,7 @@ static_assert(sizeof(Hello) == 120);
 inline const char* check(const Hello& hello, uint64_t area_bytes) {
   if (hello.magic != Hello::kMagic) return "it does not begin like one; the peer may run another version";
   if (hello.area_bytes != area_bytes) return "its memory has another size; the peer may run another version";
-  if (hello.queues == 0 || hello.queues > kMostQueues) return "it has an impossible number of queue pairs";
+  if (hello.queues == 0 || hello.queues > kMaxQueues) return "it has an impossible number of queue pairs";
   if (hello.nic.mtu < 256 || hello.nic.mtu > 4096) return "it has an impossible packet size";
   for (uint32_t i = 0; i < hello.queues; ++i) {
     if (hello.queue[i].number > kNumberMask || hello.queue[i].first > kNumberMask) return "a queue pair is impossible";

@@ -7,6 +7,7 @@
 
 #include "nccl.h"
 #include "tutti/tutti.h"
+#include "tutti/types.hpp"
 
 namespace tutti::nccl {
 
@@ -19,9 +20,14 @@ int number_of(const Enum& value) {
   return number;
 }
 
-inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
-    tuttiInt8,    tuttiUint8,   tuttiInt32,   tuttiUint32,   tuttiInt64,      tuttiUint64,
-    tuttiFloat16, tuttiFloat32, tuttiFloat64, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2};
+inline constexpr auto kTypes = [] {
+  std::array<tuttiDataType_t, ncclNumTypes> types{};
+#define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, nccl, ...) \
+  if (nccl < ncclNumTypes) types[static_cast<size_t>(nccl) % ncclNumTypes] = tutti##c;
+  TUTTI_TYPES(TUTTI_TYPE)
+#undef TUTTI_TYPE
+  return types;
+}();
 inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tuttiProd, tuttiMax, tuttiMin, tuttiAvg};
 
 /// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar lies on the host and is read at

@@ -51,9 +51,9 @@ class Socket {
 
 /// The number of a port, 1 to 65535.
 bool is_port(const std::string& text) {
-  constexpr long kMost = 65535;
+  constexpr long kMax = 65535;
   const bool digits = !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits && std::stol(text) > 0 && std::stol(text) <= kMost;
+  return digits && std::stol(text) > 0 && std::stol(text) <= kMax;
 }
 
 struct Resolved {
@@ -134,13 +134,13 @@ class Server {
 
   void accept_one() {
     constexpr int kRetryMs = 50;
-    constexpr size_t kMost = 256;  // that have not asked yet: the oldest has had its time
+    constexpr size_t kMax = 256;  // that have not asked yet: the oldest has had its time
     Socket peer(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (peer.fd() < 0) {  // no descriptor is left: the connection waits, and so does this
       if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kRetryMs);
       return;
     }
-    if (callers_.size() == kMost) callers_.erase(callers_.begin());
+    if (callers_.size() == kMax) callers_.erase(callers_.begin());
     callers_.push_back({std::move(peer), {}, 0});
   }
 

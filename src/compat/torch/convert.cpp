@@ -9,6 +9,7 @@
 
 #include "compat/torch/checks.hpp"
 #include "tutti/check.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti_torch {
 namespace {
@@ -26,35 +27,13 @@ bool arithmetic(ScalarType type, Elements& elements) {
     return true;
   };
   switch (type) {
+#define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, nccl, torch, ...) \
+  case ScalarType::torch:                                                    \
+    return is(tutti##c);
+    TUTTI_TYPES(TUTTI_TYPE)
+#undef TUTTI_TYPE
     case ScalarType::Bool:
-    case ScalarType::Byte:
       return is(tuttiUint8);
-    case ScalarType::Char:
-      return is(tuttiInt8);
-    case ScalarType::Short:
-      return is(tuttiInt16);
-    case ScalarType::Int:
-      return is(tuttiInt32);
-    case ScalarType::Long:
-      return is(tuttiInt64);
-    case ScalarType::UInt16:
-      return is(tuttiUint16);
-    case ScalarType::UInt32:
-      return is(tuttiUint32);
-    case ScalarType::UInt64:
-      return is(tuttiUint64);
-    case ScalarType::Half:
-      return is(tuttiFloat16);
-    case ScalarType::BFloat16:
-      return is(tuttiBfloat16);
-    case ScalarType::Float:
-      return is(tuttiFloat32);
-    case ScalarType::Double:
-      return is(tuttiFloat64);
-    case ScalarType::Float8_e4m3fn:
-      return is(tuttiFloat8e4m3);
-    case ScalarType::Float8_e5m2:
-      return is(tuttiFloat8e5m2);
     case ScalarType::ComplexHalf:
       return is(tuttiFloat16, 2);
     case ScalarType::ComplexFloat:

@@ -8,10 +8,10 @@ namespace tutti::exec {
 
 Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
   switch (form_of(message.bytes, out)) {
-    case link::Form::Lines:
-      return {Delivery::Lines, Reason::Flagged};
-    case link::Form::WholeLines:
-      return {Delivery::WholeLines, Reason::Flagged};
+    case link::Form::Ll:
+      return {Delivery::Ll, Reason::Flagged};
+    case link::Form::Ll128:
+      return {Delivery::Ll128, Reason::Flagged};
     case link::Form::Ring:
       break;
   }
@@ -71,9 +71,9 @@ const char* name_of(Delivery delivery) {
       return "staged";
     case Delivery::Pushed:
       return "pushed";
-    case Delivery::Lines:
+    case Delivery::Ll:
       return "ll";
-    case Delivery::WholeLines:
+    case Delivery::Ll128:
       return "ll128";
     case Delivery::Address:
       return "zcopy";

@@ -33,8 +33,8 @@ struct OutMessage {
 
 /// Does a message travel in lines? Both its ends know.
 inline link::Form form_of(uint64_t bytes, const link::Access& access) {
-  if (access.line_bytes > 0 && bytes <= access.line_bytes) return link::Form::Lines;
-  if (access.whole_line_bytes > 0 && bytes <= access.whole_line_bytes) return link::Form::WholeLines;
+  if (access.ll_bytes > 0 && bytes <= access.ll_bytes) return link::Form::Ll;
+  if (access.ll128_bytes > 0 && bytes <= access.ll128_bytes) return link::Form::Ll128;
   return link::Form::Ring;
 }
 

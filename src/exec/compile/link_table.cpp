@@ -18,7 +18,7 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
     program.has_zero_copy = program.has_zero_copy || is_zero_copy(delivery);
     if (delivery == Delivery::Inline) op.slot = Slot::Small;
     staged = staged || delivery == Delivery::Staged;
-    in_lines += is_in_lines(delivery) ? 1 : 0;
+    in_lines += is_flagged(delivery) ? 1 : 0;
     if (delivery == Delivery::Pushed) {
       ++pushed;
       op.push_to = static_cast<uint32_t>(window.outs.size());

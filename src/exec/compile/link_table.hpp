@@ -21,7 +21,7 @@ class LinkTable {
     return number({peer, lane_for(link_lane, bytes, traits_of(peer).in)}, in_numbers_, program_.in_links);
   }
   /// Do messages from this link come in lines?
-  bool is_in_lines(uint32_t in) const { return program_.in_links[in].link_lane >= link::kLineLanes; }
+  bool is_flagged(uint32_t in) const { return program_.in_links[in].link_lane >= link::kLlLanes; }
   Rank reader(uint32_t out) const { return program_.out_links[out].peer; }
   Rank writer(uint32_t in) const { return program_.in_links[in].peer; }
   link::Access out_traits(uint32_t out) const { return in_form(traits_of(reader(out)).out); }
@@ -30,12 +30,12 @@ class LinkTable {
  private:
   const link::LinkTraits& traits_of(Rank peer) const { return traits_.at(static_cast<size_t>(peer)); }
   link::Access in_form(link::Access access) const {
-    if (form_ != link::Form::Lines) access.line_bytes = 0;
-    if (form_ != link::Form::WholeLines) access.whole_line_bytes = 0;
+    if (form_ != link::Form::Ll) access.ll_bytes = 0;
+    if (form_ != link::Form::Ll128) access.ll128_bytes = 0;
     return access;
   }
   uint32_t lane_for(uint32_t link_lane, uint64_t bytes, const link::Access& access) const {
-    return link_lane + static_cast<uint32_t>(form_of(bytes, in_form(access))) * link::kLineLanes;
+    return link_lane + static_cast<uint32_t>(form_of(bytes, in_form(access))) * link::kLlLanes;
   }
   using Numbers = std::map<LinkId, uint32_t>;
   static uint32_t number(const LinkId& link, Numbers& numbers, std::vector<LinkId>& links) {

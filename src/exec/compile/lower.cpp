@@ -84,7 +84,7 @@ class Scaling {
                     plan_.rank, lane, draft.index, peer);
       }
       program_.arrivals.push_back(link);
-      op.lines = op.lines || links_.is_in_lines(link);
+      op.lines = op.lines || links_.is_flagged(link);
       operands.push_back({{Base::Message, 0, op.bytes}});
     };
     if (step.kind == StepKind::Send) operands.push_back(layout_.runs_of(step.pieces));
@@ -200,9 +200,7 @@ class Scaling {
 /// How its messages travel, on links that can do it and if they are short enough. Replicas have no links in lines.
 link::Form form_of(const Method& method, uint32_t width) {
   if (width > 1) return link::Form::Ring;
-  return method == methods::ll      ? link::Form::Lines
-         : method == methods::ll128 ? link::Form::WholeLines
-                                    : link::Form::Ring;
+  return method == methods::ll ? link::Form::Ll : method == methods::ll128 ? link::Form::Ll128 : link::Form::Ring;
 }
 
 /// Does the program touch scratch? Fusing may have removed all uses.

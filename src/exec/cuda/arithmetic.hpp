@@ -67,8 +67,10 @@ TUTTI_DEVICE V combine(V a, V b) {
   } else if constexpr (kOp == Op::BitXor) {
     return static_cast<V>(a ^ b);
   } else if constexpr (std::is_floating_point_v<V>) {
+    static_assert(kOp == Op::Sum || kOp == Op::Prod, "an operator without arithmetic");
     return kOp == Op::Prod ? a * b : a + b;
   } else {
+    static_assert(kOp == Op::Sum || kOp == Op::Prod, "an operator without arithmetic");
     const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
     return static_cast<V>(kOp == Op::Prod ? x * y : x + y);
   }

@@ -6,7 +6,7 @@
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/lanes.hpp"
 #include "exec/interpreter.hpp"
-#include "link/lines.hpp"
+#include "link/ll.hpp"
 
 namespace tutti::exec::cuda {
 
@@ -79,8 +79,8 @@ struct SystemMemory {
   TUTTI_DEVICE static void prefetch_for_writing(const void*) {}
 };
 
-using Lines = link::LineWire<SystemMemory>;
-using WholeLines = link::WholeLineWire<SystemMemory>;
+using Ll = link::LlWire<SystemMemory>;
+using Ll128 = link::Ll128Wire<SystemMemory>;
 
 /// Links in lines and others. A link has one form.
 struct MixedWire : link::SlotWire<SystemMemory> {
@@ -89,20 +89,20 @@ struct MixedWire : link::SlotWire<SystemMemory> {
 
   TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
     if (in.form == link::Form::Ring) return Ring::poll(in, header, arrival);
-    return Lines::poll_as<MixedWire>(in, in.form, header, arrival);
+    return Ll::poll_as<MixedWire>(in, in.form, header, arrival);
   }
   /// Of a message in lines of either form.
   TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint32_t word, uint64_t& data) {
-    const bool whole = arrival.offset == static_cast<uint64_t>(link::Form::WholeLines);
-    return whole ? WholeLines::load(arrival, word, data) : Lines::load(arrival, word, data);
+    const bool whole = arrival.offset == static_cast<uint64_t>(link::Form::Ll128);
+    return whole ? Ll128::load(arrival, word, data) : Ll::load(arrival, word, data);
   }
   TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival& arrival) {
-    return in.form != link::Form::Ring ? Lines::consume(in) : Ring::consume(in, arrival);
+    return in.form != link::Form::Ring ? Ll::consume(in) : Ring::consume(in, arrival);
   }
   TUTTI_DEVICE static bool can_publish(link::OutLink& out) {
-    return out.form != link::Form::Ring ? Lines::can_publish(out) : Ring::can_publish(out);
+    return out.form != link::Form::Ring ? Ll::can_publish(out) : Ring::can_publish(out);
   }
-  TUTTI_DEVICE static void published(link::OutLink& out) { Lines::published(out); }
+  TUTTI_DEVICE static void published(link::OutLink& out) { Ll::published(out); }
 };
 
 /// The wire of short calls: programs of one lane whose messages all travel in (not whole) lines. It orders nothing,
@@ -114,11 +114,11 @@ struct ShortWire {
   static constexpr bool kLines = true;
 
   TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
-    return Lines::poll(in, header, arrival);
+    return Ll::poll(in, header, arrival);
   }
-  TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival&) { Lines::consume(in); }
-  TUTTI_DEVICE static bool can_publish(link::OutLink& out) { return Lines::can_publish(out); }
-  TUTTI_DEVICE static void published(link::OutLink& out) { Lines::published(out); }
+  TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival&) { Ll::consume(in); }
+  TUTTI_DEVICE static bool can_publish(link::OutLink& out) { return Ll::can_publish(out); }
+  TUTTI_DEVICE static void published(link::OutLink& out) { Ll::published(out); }
 
   // There are no other messages.
   TUTTI_DEVICE static void fetch(const link::InLink&) {}
@@ -136,6 +136,6 @@ struct ShortWire {
 template <KernelKind kKind>
 using BlockWire =
     std::conditional_t<kKind == KernelKind::Short, ShortWire,
-                       std::conditional_t<kKind == KernelKind::Lines, MixedWire, link::SlotWire<SystemMemory>>>;
+                       std::conditional_t<kKind == KernelKind::Ll, MixedWire, link::SlotWire<SystemMemory>>>;
 
 }  // namespace tutti::exec::cuda

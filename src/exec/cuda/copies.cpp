@@ -131,7 +131,7 @@ void release_for_graphs(const std::shared_ptr<CopyMemory>& memory) {
 
 }  // namespace
 
-Copies::Copies(const DeviceContext& context, const tutti::cuda::Device& device)
+Copies::Copies(const BackendContext& context, const tutti::cuda::Device& device)
     : context_(context), peers_(*context.wireup, device, machine_constants().cuda_copies_staging) {}
 
 Copies::~Copies() {
@@ -197,7 +197,7 @@ std::optional<Stall> Copies::wait() const {
                .step = wait.step,
                .round = (at.wait - 1) / program->round.size(),
                .rounds = program->rounds,
-               .call = kCopiedCall | at.launch};
+               .call = kCountedApart | at.launch};
 }
 
 std::optional<Fault> Copies::wrong() const {

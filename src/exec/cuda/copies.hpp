@@ -20,8 +20,8 @@
 #include <optional>
 #include <vector>
 
+#include "exec/backend.hpp"
 #include "exec/compile/copy_items.hpp"
-#include "exec/device_module.hpp"
 #include "exec/observer.hpp"
 #include "transports/cuda/copy_memory.hpp"
 
@@ -52,7 +52,7 @@ class CopyExecution final : public Execution {
 
 class Copies {
  public:
-  Copies(const DeviceContext& context, const tutti::cuda::Device& device);
+  Copies(const BackendContext& context, const tutti::cuda::Device& device);
   ~Copies();
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -83,7 +83,7 @@ class Copies {
   Rank rank() const { return context_.wireup->rank(); }
   Rank ranks() const { return context_.wireup->ranks(); }
 
-  const DeviceContext context_;
+  const BackendContext context_;
   tutti::cuda::CopyPeers peers_;
   mutable std::mutex mutex_;
   std::map<uint32_t, std::shared_ptr<CopyWaits>> programs_;  // by number

@@ -1,4 +1,4 @@
-#include "exec/cuda/cuda_executor.hpp"
+#include "exec/cuda/cuda_backend.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,10 +11,11 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "exec/cuda/allocations.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/pinned.hpp"
-#include "exec/host/wait.hpp"
 #include "exec/method.hpp"
+#include "exec/wait.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -23,8 +24,8 @@ using tutti::cuda::check;
 using tutti::cuda::driver;
 using tutti::cuda::WithContext;
 
-constexpr size_t kMostLinks = 4096;  // in each direction
-constexpr double kEndWithin = 2;     // seconds in which kernels notice that they are to end
+constexpr size_t kMaxLinks = 4096;  // in each direction
+constexpr double kEndWithin = 2;    // seconds in which kernels notice that they are to end
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -45,30 +46,31 @@ PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) : memory_(pinned(d
   device_record_ = reinterpret_cast<HostRecord*>(there);
 }
 
-struct CudaExecutor::Dying {
+struct CudaBackend::DeferredFree {
   std::mutex mutex;
   std::vector<Pool::Block> blocks;
 };
 
-CudaExecutor::CudaExecutor(const DeviceContext& context)
+CudaBackend::CudaBackend(const BackendContext& context)
     : context_(context),
-      device_(tutti::cuda::Device::get(context.device)),
+      device_(tutti::cuda::Device::get(context.processor)),
       record_(device_),
       pool_(std::make_shared<Pool>(device_)),
-      dying_(std::make_shared<Dying>()),
+      deferred_free_(std::make_shared<DeferredFree>()),
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
       transport_(*context.wireup, device_, sizes_),
       links_(*this),
-      copies_(context.network == nullptr && context.wireup->ranks() > 1 ? std::make_unique<Copies>(context, device_)
-                                                                        : nullptr),
+      copies_(!context.network->has_other_hosts() && context.wireup->ranks() > 1
+                  ? std::make_unique<Copies>(context, device_)
+                  : nullptr),
       watcher_(context, device_, record_.host(), copies_.get()) {
-  if (context.network != nullptr) proxy_.emplace(context, device_, record_.host(), sizes_.message);
+  if (context.network->has_other_hosts()) proxy_.emplace(context, device_, record_.host(), sizes_.message);
   load_kernels(device_);
   threads_ = static_cast<uint32_t>(env().block_threads);
   resident_ = cuda::resident_blocks(device_, threads_);
   if (resident_ == 0) throw_error(Code::Unsupported, "{} runs no block of {} threads", device_.name(), threads_);
-  out_ = at<link::OutLink>(pool_->take(kMostLinks * sizeof(link::OutLink)));
-  in_ = at<link::InLink>(pool_->take(kMostLinks * sizeof(link::InLink)));
+  out_ = at<link::OutLink>(pool_->take(kMaxLinks * sizeof(link::OutLink)));
+  in_ = at<link::InLink>(pool_->take(kMaxLinks * sizeof(link::InLink)));
   counters_ = at<Counters>(pool_->take(sizeof(Counters)));
   const Counters zero;
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
@@ -76,7 +78,7 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
   check(driver().cuEventCreate(&last_, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
 }
 
-CudaExecutor::~CudaExecutor() {
+CudaBackend::~CudaBackend() {
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
@@ -86,47 +88,43 @@ CudaExecutor::~CudaExecutor() {
   }
 }
 
-void CudaExecutor::share_device(uint32_t ranks) {
-  most_blocks_ = std::clamp(resident_ / ranks, 1U, static_cast<uint32_t>(env().max_blocks));
-}
-
 /// Is the peer reached by the proxy alone? Both ends of a link see the same.
-bool CudaExecutor::is_far(Rank peer) const { return proxy_ && !transport_.probe(peer).ok; }
+bool CudaBackend::is_far(Rank peer) const { return proxy_ && !transport_.probe(peer).ok; }
 
-link::LinkTraits CudaExecutor::traits(Rank peer) {
+link::LinkTraits CudaBackend::traits(Rank peer) {
   const link::Access pushed{.push_bytes = sizes_.message};
   if (is_far(peer)) return {pushed, pushed};
   const transports::Capabilities can = transport_.capabilities(peer, {});
   return {can.out, can.in};
 }
 
-link::OutLink CudaExecutor::connect_out(Rank peer, uint32_t link_lane) {
+link::OutLink CudaBackend::connect_out(Rank peer, uint32_t link_lane) {
   if (is_far(peer)) return proxy_->connect_out(peer, link_lane);
-  return transport_.connect_out(peer, link_lane, Deadline::in(env().init_timeout));
+  return transport_.connect_out(peer, link_lane, Deadline::in(context_.init_timeout));
 }
 
-link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
+link::InLink CudaBackend::connect_in(Rank peer, uint32_t link_lane) {
   if (is_far(peer)) return proxy_->connect_in(peer, link_lane);
-  return transport_.connect_in(peer, link_lane, Deadline::in(env().init_timeout));
+  return transport_.connect_in(peer, link_lane, Deadline::in(context_.init_timeout));
 }
 
-std::unique_ptr<Execution> CudaExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                                 const Reduction* reduction) {
+std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                                const Reduction* reduction) {
   if (*geometry.method == methods::copy_engine) return copies_->compile(plan, geometry);
-  if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, *reduction, most_blocks_);
+  if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, *reduction, max_blocks_);
   PeerTraits traits;
   for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) traits.push_back(this->traits(peer));
   return place(lower(plan, geometry, traits), word_of(geometry.element_bytes), reduction);
 }
 
-std::unique_ptr<Execution> CudaExecutor::compile(const Direct& direct, const Reduction* reduction) {
+std::unique_ptr<Execution> CudaBackend::compile(const Direct& direct, const Reduction* reduction) {
   const transports::Wireup& wireup = *context_.wireup;
   const PeerTraits traits(static_cast<size_t>(wireup.ranks()), this->traits(0));  // without lines they are alike
   return place(lower_direct(direct, wireup.rank(), wireup.ranks(), traits), word_of(1), reduction);
 }
 
 /// Connects the program's links and puts it into the memory of the GPU.
-std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::string& type, const Reduction* reduction) {
+std::unique_ptr<Execution> CudaBackend::place(Program program, const std::string& type, const Reduction* reduction) {
   const std::vector<ReplicaLinks> links = connect_links(program, links_);
   upload_links();
   Arithmetic arithmetic;
@@ -150,24 +148,24 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
                 .lanes = static_cast<uint32_t>(made->program().last.lanes.size()),
                 .window_bytes = made->program().window_bytes};
   made->kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, kind_of(made->program()));
-  made->blocks = std::clamp(image.items, 1U, most_blocks_);
-  made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
-    const std::lock_guard lock(dying->mutex);
-    dying->blocks.push_back(block);
+  made->blocks = std::clamp(image.items, 1U, max_blocks_);
+  made->memory = std::shared_ptr<void>(nullptr, [freed = deferred_free_, pool = pool_, block](void*) {
+    const std::lock_guard lock(freed->mutex);
+    freed->blocks.push_back(block);
   });
   return made;
 }
 
 /// When nothing runs, what executions have left can be used again.
-void CudaExecutor::reuse_memory() {
-  const std::lock_guard lock(dying_->mutex);
-  if ((dying_->blocks.empty() && under_way_.empty()) || runs()) return;
+void CudaBackend::reuse_memory() {
+  const std::lock_guard lock(deferred_free_->mutex);
+  if ((deferred_free_->blocks.empty() && under_way_.empty()) || runs()) return;
   under_way_.clear();
-  for (const Pool::Block& block : dying_->blocks) pool_->give(block);
-  dying_->blocks.clear();
+  for (const Pool::Block& block : deferred_free_->blocks) pool_->give(block);
+  deferred_free_->blocks.clear();
 }
 
-bool CudaExecutor::runs() const {
+bool CudaBackend::runs() const {
   const WithContext with(device_.context());
   const HostRecord& record = record_.host();
   const CUresult last = driver().cuEventQuery(last_);
@@ -176,15 +174,15 @@ bool CudaExecutor::runs() const {
 }
 
 /// One workspace serves all programs, since calls follow each other. Older, smaller ones stay: graphs may use them.
-unsigned char* CudaExecutor::workspace_for(const Program& program) {
+unsigned char* CudaBackend::workspace_for(const Program& program) {
   const uint64_t bytes = workspace_of(program);
   if (workspace_.bytes < bytes) workspace_ = pool_->take(std::max(bytes, 2 * workspace_.bytes));
   return at<unsigned char>(workspace_);
 }
 
-void CudaExecutor::upload_links() {
+void CudaBackend::upload_links() {
   const auto upload = [this](auto* there, const auto& links, size_t& uploaded) {
-    if (links.size() > kMostLinks) throw_error(Code::Unsupported, "more than {} links between GPUs", kMostLinks);
+    if (links.size() > kMaxLinks) throw_error(Code::Unsupported, "more than {} links between GPUs", kMaxLinks);
     if (links.size() == uploaded) return;
     upload_later(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
                  (links.size() - uploaded) * sizeof *there);
@@ -195,7 +193,7 @@ void CudaExecutor::upload_links() {
 }
 
 /// Before the next launch.
-void CudaExecutor::upload_later(CUdeviceptr to, const void* from, uint64_t bytes) {
+void CudaBackend::upload_later(CUdeviceptr to, const void* from, uint64_t bytes) {
   const auto copy = pinned(device_, bytes);
   std::memcpy(copy.get(), from, bytes);
   pending_.push_back({to, copy, bytes});
@@ -203,7 +201,7 @@ void CudaExecutor::upload_later(CUdeviceptr to, const void* from, uint64_t bytes
 
 /// On the call's own stream: on another one it could wait, in a hardware queue, behind a kernel that waits for this
 /// call. But a graph must not repeat it.
-void CudaExecutor::upload_pending(CUstream stream, bool captured) {
+void CudaBackend::upload_pending(CUstream stream, bool captured) {
   for (const Upload& upload : pending_) {
     if (captured) {
       device_.stream().upload(upload.to, upload.from.get(), upload.bytes);
@@ -216,7 +214,7 @@ void CudaExecutor::upload_pending(CUstream stream, bool captured) {
   pending_.clear();
 }
 
-void CudaExecutor::launch(Execution& execution, const Binding& binding) {
+Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   const WithContext with(device_.context());
   const auto stream = static_cast<CUstream>(binding.stream);
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -243,13 +241,12 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
   }
   watcher_.called(!captured && !copied);
   if (proxy_) proxy_->called(captured);
-  done_ = true;
-  if (!status_.ok()) status_ = {};
+  return nullptr;
 }
 
 /// What a graph keeps for the call.
-std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Binding& binding, CUstream stream,
-                                                  bool captured) {
+std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Binding& binding, CUstream stream,
+                                                 bool captured) {
   if (*execution.program().method == methods::nvls) {
     const auto& made = static_cast<MultimemExecution&>(execution);
     MultimemCall call = made.call;
@@ -264,7 +261,7 @@ std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Bi
   call.head = head_of(binding);
   call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
   call.out = static_cast<unsigned char*>(binding.out);
-  call.scaled = binding.scale == nullptr ? 0 : binding.scale_on_device ? 2 : 1;
+  call.scaled = binding.scale == nullptr ? 0 : binding.scale_by_address ? 2 : 1;
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   upload_pending(stream, captured);
@@ -272,7 +269,7 @@ std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Bi
   return made.memory;
 }
 
-CallHead CudaExecutor::head_of(const Binding& binding) {
+CallHead CudaBackend::head_of(const Binding& binding) {
   return {.counters = counters_,
           .record = record_.device(),
           .salt = binding.tag,
@@ -280,7 +277,7 @@ CallHead CudaExecutor::head_of(const Binding& binding) {
           .launch = ++launches_};
 }
 
-void CudaExecutor::start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream) {
+void CudaBackend::start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream) {
   void* parameters[] = {parameter};
   const CUresult result = driver().cuLaunchKernel(kernel, blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr);
   if (result == CUDA_SUCCESS) return;
@@ -290,14 +287,14 @@ void CudaExecutor::start(CUfunction kernel, uint32_t blocks, void* parameter, CU
 }
 
 /// Calls on several streams run in the order in which they were made. A graph's calls are ordered by who launches it.
-void CudaExecutor::order_after_last(CUstream stream, bool captured) {
+void CudaBackend::order_after_last(CUstream stream, bool captured) {
   if (captured || !has_last_ || stream == last_stream_) return;
   check(driver().cuStreamWaitEvent(stream, last_, CU_EVENT_WAIT_DEFAULT), "the stream cannot wait for another");
 }
 
 /// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
 /// gone, its record still says that calls must end: they touch nothing else, least of all links.
-void CudaExecutor::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory) {
+void CudaBackend::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory) {
   using Kept = std::pair<std::shared_ptr<void>, std::shared_ptr<unsigned char>>;
   auto* const kept = new Kept(memory, record_.memory());
   CUuserObject object = nullptr;
@@ -306,7 +303,7 @@ void CudaExecutor::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& me
   check(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "the graph's memory");
 }
 
-std::string CudaExecutor::driver_version() const {
+std::string CudaBackend::driver_version() const {
   std::string module;
   std::ifstream("/sys/module/nvidia/version") >> module;
   int version = 0;
@@ -314,21 +311,27 @@ std::string CudaExecutor::driver_version() const {
   return fmt::format("{}{}CUDA {}.{}", module, module.empty() ? "" : ", ", version / 1000, version % 1000 / 10);
 }
 
-std::string CudaExecutor::why_no_nvls() const { return tutti::cuda::why_no_multicast(device_); }
-
-void CudaExecutor::join_nvls(Deadline deadline) {
-  multimem_ = std::make_unique<Multimem>(context_, device_, pool_);
-  multimem_->join(deadline);
+std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit) const {
+  const std::optional<Allocation> in = allocation_of(data);
+  const auto begin = reinterpret_cast<uint64_t>(data);
+  if (!in) return "is not device memory, or was freed";
+  if (in->device != device_.number()) {
+    return fmt::format("lies on device {}, but this rank uses {}", in->device, device_.name());
+  }
+  if (begin % unit != 0) return fmt::format("is not aligned to its elements of {} bytes", unit);
+  const uint64_t left = in->bytes - (begin - in->begin);
+  if (bytes <= left) return "";
+  return fmt::format("has {} bytes, and its allocation ends after {}", bytes, left);
 }
 
-void CudaExecutor::copy(void* to, const void* from, uint64_t bytes, void* stream) {
+void CudaBackend::copy(void* to, const void* from, uint64_t bytes, void* stream) {
   const WithContext with(device_.context());
   check(driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
                                    static_cast<CUstream>(stream)),
         "memory of the GPU cannot be copied");
 }
 
-void CudaExecutor::order(void* before, void* after) {
+void CudaBackend::order(void* before, void* after) {
   const WithContext with(device_.context());
   CUevent event = nullptr;
   check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
@@ -339,14 +342,14 @@ void CudaExecutor::order(void* before, void* after) {
   check(waits, "the stream cannot wait for another");
 }
 
-void CudaExecutor::check_stream(void* handle) {
+void CudaBackend::check_stream(void* handle) {
   const auto stream = static_cast<CUstream>(handle);
   const WithContext with(device_.context());
   CUcontext context = nullptr;
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult result = driver().cuStreamGetCtx(stream, &context);
   if (result != CUDA_SUCCESS) {
-    throw_error(Code::InvalidArgument, "the stream is no stream of CUDA, or was destroyed: {}",
+    throw_error(Code::InvalidArgument, "the stream is not a stream of CUDA, or was destroyed: {}",
                 driver().describe(result));
   }
   if (context != device_.context()) {
@@ -354,11 +357,11 @@ void CudaExecutor::check_stream(void* handle) {
   }
   result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, nullptr);
   if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    throw_error(Code::InvalidUsage, "the stream's capture is spoilt by an earlier call that cannot be captured");
+    throw_error(Code::InvalidUsage, "the stream's capture was invalidated by an earlier call that cannot be captured");
   }
 }
 
-uint64_t CudaExecutor::finish(double seconds) {
+uint64_t CudaBackend::finish(double seconds) {
   const HostRecord& record = record_.host();
   const Deadline deadline = Deadline::in(seconds);
   while (launches_ + copied_ > 0 && runs() && !deadline.passed()) {
@@ -367,7 +370,7 @@ uint64_t CudaExecutor::finish(double seconds) {
   }
   // A peer may still wait for what ended calls have sent, and nobody relays it when this rank has left.
   while (proxy_ && !proxy_->flushed() && !deadline.passed()) nap(100e-6);
-  watcher_.look_again(deadline);  // the last kernel may have reported a fault
+  watcher_.poll_again(deadline);  // the last kernel may have reported a fault
   return load(record.collectives);
 }
 

@@ -1,4 +1,4 @@
-// The executor for the memory of a GPU. A call is one launch of a kernel that runs the program's lanes, or a list of
+// The backend for the memory of GPUs. A call is one launch of a kernel that runs the program's lanes, or a list of
 // copies (exec/cuda/copies.hpp); the host allocates nothing and waits for nothing on its way, so it can be captured in
 // a graph.
 #pragma once
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/backend.hpp"
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/image.hpp"
 #include "exec/cuda/lanes.hpp"
@@ -18,7 +19,6 @@
 #include "exec/cuda/pool.hpp"
 #include "exec/cuda/proxy.hpp"
 #include "exec/cuda/watcher.hpp"
-#include "exec/device_module.hpp"
 #include "transports/cuda/cuda.hpp"
 
 namespace tutti::exec::cuda {
@@ -46,49 +46,56 @@ class CudaExecution final : public Execution {
   std::shared_ptr<void> memory;  ///< given back when no graph needs it either
 };
 
-class CudaExecutor final : public DeviceExecutor, private Connector {
+class CudaBackend final : public Backend, private Connector {
  public:
-  explicit CudaExecutor(const DeviceContext& context);
-  ~CudaExecutor() override;
+  explicit CudaBackend(const BackendContext& context);
+  ~CudaBackend() override;
+
+  std::string report() const override;
+  std::vector<Processor> meet(const std::vector<std::string>& reports) override;
+  Offer agree(const WantedMethods& wanted, const Exchange& exchange) override;
 
   std::unique_ptr<Execution> compile(const plan::RankPlan& plan, const Geometry& geometry,
                                      const Reduction* reduction) override;
   std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) override;
-  void launch(Execution& execution, const Binding& binding) override;
-  bool poll() override { return true; }
-  void drain() override {}
-  void abort() override { watcher_.end_kernels(); }
-  void check_failure(double) override {}
-  void check_stall(double, uint64_t) override {}
-  bool sleep(double) override { return false; }
 
-  transports::Transport& transport() override { return transport_; }
-  bool has_captured() const override { return has_captured_; }
-  const std::string& device_name() const override { return device_.name(); }
-  const std::string& device_model() const override { return device_.model(); }
-  std::string driver_version() const override;
-  int device() const override { return device_.number(); }
-  const std::string& device_id() const override { return device_.id(); }
-  std::string device_address() const override { return device_.address(); }
-  std::vector<std::string> joined_devices() const override { return transport_.joined_devices(); }
-  void keep_lines_whole(std::vector<bool> peers) override { transport_.keep_lines_whole(std::move(peers)); }
-  uint32_t resident_blocks() const override { return resident_; }
-  void share_device(uint32_t ranks) override;
-  uint64_t copied_round() const override { return copies_ != nullptr ? Copies::slot_bytes() : 0; }
-  std::string why_no_nvls() const override;
-  void join_nvls(Deadline deadline) override;
-  void bind_nvls() override { multimem_->bind(); }
-  void drop_nvls() override { multimem_.reset(); }
-  bool has_nvls() const override { return multimem_ != nullptr; }
-  uint64_t nvls_window() const override { return Multimem::slot_bytes(); }
+  Pending* enqueue(Execution& execution, const Binding& binding) override;
+  void abort() override { watcher_.end_kernels(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;
+  std::string why_not(const void* data, uint64_t bytes, uint64_t unit) const override;
   void check_stream(void* stream) override;
+  /// Was a call captured? A graph may repeat it.
+  bool repeats() const override { return has_captured_; }
   uint64_t finish(double seconds) override;
+  std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
   /// Memory of executions that are gone, until the calls that used it have ended.
-  struct Dying;
+  struct DeferredFree;
+  /// What a rank says of its GPU.
+  struct Report {
+    Processor processor;
+    uint64_t blocks = 0;                      // of a call's kernel that the GPU runs at the same time; at least one
+    std::vector<std::string> whole_lines_to;  // ids of the GPUs to which its stores of 128 bytes stay whole
+    std::string why_no_nvls;                  // that folds for it and others; "" if there may be one
+    static void fields(auto& m, auto& v) {
+      constexpr size_t kMaxText = 4096, kMaxDevices = 1024;
+      v.text(m.processor.id, kMaxText);
+      v.words(m.processor.model, kMaxText);
+      v.words(m.processor.driver, kMaxText);
+      v.text(m.processor.address, kMaxText);
+      v.number(m.blocks);
+      v.texts(m.whole_lines_to, kMaxDevices, kMaxText);
+      v.words(m.why_no_nvls, kMaxText);
+    }
+  };
+  std::string driver_version() const;
+  bool keeps_lines_whole(size_t one, size_t of) const;
+  std::string why_no_nvls() const;
+  std::string agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange);
+  std::string make_nvls(const Exchange& exchange);
+  std::vector<UsableMethod> usable_methods(const WantedMethods& wanted, bool all_whole, const std::string& why_no_nvls);
   bool is_far(Rank peer) const;
   link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
@@ -106,11 +113,11 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   CallHead head_of(const Binding& binding);
   void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
 
-  const DeviceContext context_;
+  const BackendContext context_;
   const tutti::cuda::Device& device_;
   PinnedRecord record_;
   const std::shared_ptr<Pool> pool_;
-  const std::shared_ptr<Dying> dying_;
+  const std::shared_ptr<DeferredFree> deferred_free_;
   const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
   Links links_;
@@ -126,7 +133,9 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   std::vector<std::shared_ptr<unsigned char>> under_way_;  // sources of uploads on users' streams
   Counters* counters_ = nullptr;
   Pool::Block workspace_;
-  uint32_t resident_ = 1, most_blocks_ = 1, threads_ = 1;
+  uint32_t resident_ = 1, max_blocks_ = 1, threads_ = 1;
+  std::vector<Report> reports_;  // by rank
+  bool some_share_ = false;      // a GPU with another rank
   uint64_t launches_ = 0;
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;

@@ -71,7 +71,7 @@ struct BlockRuntime {
   /// The places that a multicast address stands for, and how many they are.
   uint32_t (*multicast)(const void* address, size_t bytes, void** places);
 };
-constexpr uint32_t kMostMulticast = 32;  ///< places
+constexpr uint32_t kMaxMulticast = 32;  ///< places
 
 /// Set by the runtime, at load and at each change of thread. One system thread runs all threads of all grids.
 inline const BlockRuntime* runtime = nullptr;

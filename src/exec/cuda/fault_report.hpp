@@ -1,6 +1,6 @@
 // The report of a communicator's first fault, which a kernel writes into pinned memory and the host reads there.
 //
-// Each word brings the flag that it has been written, as lines between GPUs do (link/lines.hpp): so words may come in
+// Each word brings the flag that it has been written, as lines between GPUs do (link/ll.hpp): so words may come in
 // any order, the kernel needs no fence, and the host believes a report when all its words are there.
 #pragma once
 
@@ -18,7 +18,7 @@ struct FaultReport {
 
 inline constexpr uint64_t kReported = 1;  ///< the flag
 
-/// To be called once for a report. `Memory`: as for link::LineWire.
+/// To be called once for a report. `Memory`: as for link::LlWire.
 template <class Memory>
 TUTTI_HD void store_report(FaultReport& report, const Fault& fault) {
   const auto pair = [](auto high, auto low) {

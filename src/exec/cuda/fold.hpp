@@ -11,7 +11,7 @@
 #include "exec/cuda/arithmetic.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/divide.hpp"
-#include "exec/cuda/line_access.hpp"
+#include "exec/cuda/ll_access.hpp"
 #include "exec/state.hpp"
 #include "tutti/types.hpp"
 
@@ -268,7 +268,7 @@ struct BlockReduce {
   }
 
   TUTTI_DEVICE static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
-    const bool in_lines = kKind != KernelKind::Slots && arrival.where == link::Where::Lines;
+    const bool in_lines = kKind != KernelKind::Slots && arrival.where == link::Where::Flagged;
     return in_lines ? operand_in_lines(arrival) : arrival.data + offset;
   }
 
@@ -300,7 +300,7 @@ struct BlockReduce {
   template <class Source>
   TUTTI_DEVICE static void fold(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                                 unsigned char* slot, const unsigned char* const* operands, const Source& source) {
-    switch (how.op) {
+    switch (how.op) {  // all of them: the compiler warns of one that is missing
       case Op::Sum:
       case Op::Avg:
       case Op::PreMulSum:
@@ -311,25 +311,22 @@ struct BlockReduce {
         return fold_block<T, Op::Min>(how, op, segment, to, slot, operands, source);
       case Op::Max:
         return fold_block<T, Op::Max>(how, op, segment, to, slot, operands, source);
-      default:
-        if constexpr (std::is_unsigned_v<typename T::Value>) {
-          fold_bits(how, op, segment, to, slot, operands, source);
-        }
+      case Op::BitAnd:
+        return fold_bits<Op::BitAnd>(how, op, segment, to, slot, operands, source);
+      case Op::BitOr:
+        return fold_bits<Op::BitOr>(how, op, segment, to, slot, operands, source);
+      case Op::BitXor:
+        return fold_bits<Op::BitXor>(how, op, segment, to, slot, operands, source);
     }
   }
 
   /// For words: operators on bits are launched with the kernel of the word that is as long as the type.
-  template <class Source>
+  template <Op kOp, class Source>
   TUTTI_DEVICE static void fold_bits(const Arithmetic& how, const Instruction& op, const Segment& segment,
                                      unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
                                      const Source& source) {
-    switch (how.op) {
-      case Op::BitAnd:
-        return fold_block<T, Op::BitAnd>(how, op, segment, to, slot, operands, source);
-      case Op::BitOr:
-        return fold_block<T, Op::BitOr>(how, op, segment, to, slot, operands, source);
-      default:
-        return fold_block<T, Op::BitXor>(how, op, segment, to, slot, operands, source);
+    if constexpr (std::is_unsigned_v<typename T::Value>) {
+      fold_block<T, kOp>(how, op, segment, to, slot, operands, source);
     }
   }
 };

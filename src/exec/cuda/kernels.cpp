@@ -127,8 +127,8 @@ std::string kernel_type(const Reduction& reduction) {
 }
 
 KernelKind kind_of(const Program& program) {
-  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLineLanes; };
-  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kWholeLineLanes; };
+  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
+  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kLl128Lanes; };
   const auto& outs = program.out_links;
   const auto& ins = program.in_links;
   if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
@@ -137,7 +137,7 @@ KernelKind kind_of(const Program& program) {
   const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
   const bool whole =
       std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
-  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Lines;
+  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Ll;
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {

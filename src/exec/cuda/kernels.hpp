@@ -5,7 +5,7 @@
 #include <string>
 
 #include "exec/cuda/lanes.hpp"
-#include "exec/executor.hpp"
+#include "exec/execution.hpp"
 #include "transports/cuda/device.hpp"
 
 namespace tutti::exec::cuda {

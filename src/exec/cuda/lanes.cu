@@ -70,22 +70,22 @@ class Block {
       turn = (turn & kMoved) != 0 ? 0 : turn + 4;
       if (turn == 0) continue;
       gpu::poll_pause();
-      if (turn / 4 % kTurnsToALook == 0 && look() == Verdict::Stops) return;
+      if (turn / 4 % kTurnsToALook == 0 && poll() == Verdict::Stops) return;
     }
   }
 
   /// All threads: what does the host say?
-  TUTTI_DEVICE Verdict look() {
+  TUTTI_DEVICE Verdict poll() {
     Verdict verdict = Verdict::Goes;
     if (group_.leader()) {
-      tell_wait();
+      report_wait();
       if (frame_.is_aborted()) verdict = Verdict::Stops;
     }
     return static_cast<Verdict>(group_.broadcast(static_cast<uint32_t>(verdict)));
   }
 
   /// Tells the host for what the block's first waiting lane waits.
-  TUTTI_DEVICE void tell_wait() const {
+  TUTTI_DEVICE void report_wait() const {
     TUTTI_HD_ROLLED
     for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
       const LaneState& waits = lane(item);
@@ -138,24 +138,11 @@ TUTTI_DEVICE void run_lanes(const LanesCall& call) {
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, T)                                                                                  \
-  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Slots>(arguments); } \
-  TUTTI_KERNEL(tutti_lines_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Lines>(arguments); } \
-  TUTTI_KERNEL(tutti_short_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Short>(arguments); }
-TUTTI_LANES(i8, Plain<int8_t>)
-TUTTI_LANES(u8, Plain<uint8_t>)
-TUTTI_LANES(i16, Plain<int16_t>)
-TUTTI_LANES(u16, Plain<uint16_t>)
-TUTTI_LANES(i32, Plain<int32_t>)
-TUTTI_LANES(u32, Plain<uint32_t>)
-TUTTI_LANES(i64, Plain<int64_t>)
-TUTTI_LANES(u64, Plain<uint64_t>)
-TUTTI_LANES(f16, F16)
-TUTTI_LANES(bf16, Bf16)
-TUTTI_LANES(f32, Plain<float>)
-TUTTI_LANES(f64, Plain<double>)
-TUTTI_LANES(f8e4m3, F8E4M3)
-TUTTI_LANES(f8e5m2, F8E5M2)
+#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                                                       \
+  TUTTI_KERNEL(tutti_lanes_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Slots>(arguments); } \
+  TUTTI_KERNEL(tutti_lines_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Ll>(arguments); }    \
+  TUTTI_KERNEL(tutti_short_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Short>(arguments); }
+TUTTI_TYPES(TUTTI_LANES)
 #undef TUTTI_LANES
 
 }  // namespace tutti::exec::cuda

@@ -21,7 +21,7 @@ inline constexpr uint32_t kTurnsToALook =
 /// without them.
 enum class KernelKind : uint8_t {
   Slots,  ///< none in lines
-  Lines,  ///< some in lines, others in slots
+  Ll,     ///< some in lines, others in slots
   Short,  ///< one lane, all in lines, none of them in whole lines
 };
 

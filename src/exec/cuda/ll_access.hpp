@@ -1,4 +1,4 @@
-// Messages in lines (link/lines.hpp), as a block of threads writes and reads them.
+// Messages in lines (link/ll.hpp), as a block of threads writes and reads them.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct FromLines {
 
  private:
   TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint32_t word, uint64_t& data) {
-    return kWhole ? MixedWire::load(arrival, word, data) : Lines::load(arrival, word, data);
+    return kWhole ? MixedWire::load(arrival, word, data) : Ll::load(arrival, word, data);
   }
 };
 
@@ -91,10 +91,10 @@ struct MessageWords {
 
 template <class Words>
 TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
-  const auto lines = static_cast<uint32_t>(Lines::to_store(out, link::lines_of(words.bytes)));
+  const auto lines = static_cast<uint32_t>(Ll::to_store(out, link::lines_of(words.bytes)));
   TUTTI_HD_ROLLED
   for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
-    Lines::store(out, line, words[line]);
+    Ll::store(out, line, words[line]);
   }
 }
 
@@ -102,16 +102,15 @@ TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
 template <class Words>
 TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words) {
   constexpr uint32_t kThreads = 8;
-  const auto lines = static_cast<uint32_t>(WholeLines::to_store(out, WholeLines::lines_of(words.bytes)));
-  const uint32_t flag = Lines::flag_of(out.next);
+  const auto lines = static_cast<uint32_t>(Ll128::to_store(out, Ll128::lines_of(words.bytes)));
+  const uint32_t flag = Ll::flag_of(out.next);
   if (gpu::block_size() % gpu::kWarp != 0) {
     TUTTI_HD_ROLLED
     for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
-      uint64_t* const at = WholeLines::line_of(out, line);
+      uint64_t* const at = Ll128::line_of(out, line);
       TUTTI_HD_ROLLED
-      for (uint32_t i = 0; i < WholeLines::kWords; ++i)
-        gpu::store_relaxed(at + i, words[line * WholeLines::kWords + i]);
-      gpu::store_release(at + WholeLines::kWords, flag);
+      for (uint32_t i = 0; i < Ll128::kWords; ++i) gpu::store_relaxed(at + i, words[line * Ll128::kWords + i]);
+      gpu::store_release(at + Ll128::kWords, flag);
     }
     return;
   }
@@ -119,8 +118,8 @@ TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words
   const uint32_t neighbours = 0xffU << (gpu::lane_index() - part);
   TUTTI_HD_ROLLED
   for (uint32_t line = gpu::thread_index() / kThreads; line < lines; line += gpu::block_size() / kThreads) {
-    const uint32_t first = line * WholeLines::kWords + 2 * part;
-    auto* const at = reinterpret_cast<gpu::Words*>(WholeLines::line_of(out, line)) + part;
+    const uint32_t first = line * Ll128::kWords + 2 * part;
+    auto* const at = reinterpret_cast<gpu::Words*>(Ll128::line_of(out, line)) + part;
     gpu::Words both{};
     TUTTI_HD_ROLLED
     for (uint32_t i = 0; i < 2; ++i) {
@@ -136,12 +135,11 @@ TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words
 template <class Stored, bool kWhole>
 TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, const Instruction& op,
                                 const unsigned char* from) {
-  const MessageWords<Stored> words{Lines::header_of(rank.tag ^ op.salt, op.bytes), from,
-                                   static_cast<uint32_t>(op.bytes)};
+  const MessageWords<Stored> words{Ll::header_of(rank.tag ^ op.salt, op.bytes), from, static_cast<uint32_t>(op.bytes)};
   for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
     const Out& to = lane.tables->outs[i];
-    if (to.delivery == Delivery::Lines) store_lines(rank.out[to.link], words);
-    if (kWhole && to.delivery == Delivery::WholeLines) store_whole_lines(rank.out[to.link], words);
+    if (to.delivery == Delivery::Ll) store_lines(rank.out[to.link], words);
+    if (kWhole && to.delivery == Delivery::Ll128) store_whole_lines(rank.out[to.link], words);
   }
 }
 

@@ -55,7 +55,7 @@ const char* operation_of(const Reduction& how) {
 /// it and ended, the memory of this rank must be there.
 constexpr double kKeptFor = 2;  // seconds
 
-std::shared_ptr<Multicast> make_memory(const DeviceContext& context, const tutti::cuda::Device& device) {
+std::shared_ptr<Multicast> make_memory(const BackendContext& context, const tutti::cuda::Device& device) {
   const uint64_t bytes =
       kSignalBytes + kMultimemSlots * Multimem::slot_bytes() * static_cast<uint64_t>(env().max_blocks);
   return {new Multicast(*context.wireup, device, bytes),
@@ -72,12 +72,12 @@ uint32_t step_of(const WindowProgram& round, const char* what, IsIt is_it) {
 
 }  // namespace
 
-Multimem::Multimem(const DeviceContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool)
+Multimem::Multimem(const BackendContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool)
     : context_(context), device_(device), pool_(std::move(pool)), memory_(make_memory(context, device)) {}
 
 void Multimem::join(Deadline deadline) {
-  if (context_.wireup->ranks() > static_cast<Rank>(kMostMultimemRanks)) {
-    throw_error(Code::Unsupported, "more than {} ranks", kMostMultimemRanks);
+  if (context_.wireup->ranks() > static_cast<Rank>(kMaxMultimemRanks)) {
+    throw_error(Code::Unsupported, "more than {} ranks", kMaxMultimemRanks);
   }
   memory_->join(deadline);
 }

@@ -122,7 +122,7 @@ class Block {
   // ---- signals
 
   TUTTI_DEVICE uint64_t signal_of(uint32_t item, uint32_t rank) const {
-    return (uint64_t{item} * kMostMultimemRanks + rank) * sizeof(Signal);
+    return (uint64_t{item} * kMaxMultimemRanks + rank) * sizeof(Signal);
   }
   /// Tags have more bits.
   TUTTI_DEVICE static uint32_t short_tag(uint64_t tag) { return static_cast<uint32_t>(tag ^ tag >> 32); }

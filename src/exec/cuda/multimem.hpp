@@ -4,9 +4,9 @@
 
 #include <memory>
 
+#include "exec/backend.hpp"
 #include "exec/cuda/multimem_call.hpp"
 #include "exec/cuda/pool.hpp"
-#include "exec/device_module.hpp"
 #include "transports/cuda/multicast.hpp"
 
 namespace tutti::exec::cuda {
@@ -22,7 +22,7 @@ class MultimemExecution final : public Execution {
 class Multimem {
  public:
   /// Its memory is made by join() and bind(), as that of tutti::cuda::Multicast.
-  Multimem(const DeviceContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool);
+  Multimem(const BackendContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool);
   void join(Deadline deadline);
   void bind();
 
@@ -35,7 +35,7 @@ class Multimem {
   std::shared_ptr<void> keep() const;
 
  private:
-  const DeviceContext context_;
+  const BackendContext context_;
   const tutti::cuda::Device& device_;
   const std::shared_ptr<Pool> pool_;
   std::shared_ptr<tutti::cuda::Multicast> memory_;

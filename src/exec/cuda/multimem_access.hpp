@@ -62,7 +62,7 @@ namespace detail {
 struct Places {
   explicit Places(const void* address, size_t bytes)
       : count(gpu::host::runtime->multicast(address, bytes, reinterpret_cast<void**>(at))) {}
-  unsigned char* at[gpu::host::kMostMulticast];
+  unsigned char* at[gpu::host::kMaxMulticast];
   const uint32_t count;
 };
 

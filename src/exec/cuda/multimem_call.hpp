@@ -16,7 +16,7 @@
 
 namespace tutti::exec::cuda {
 
-inline constexpr uint32_t kMostMultimemRanks = 32;
+inline constexpr uint32_t kMaxMultimemRanks = 32;
 
 /// X(name, type, operator, PTX shape, PTX operation): what switches make of the GPUs' values. Sums of 16-bit floats are
 /// rounded once. (Minimum and maximum of floats: switches do not keep a NaN, as all else here does.)
@@ -59,7 +59,7 @@ TUTTI_HD inline Heard hear(Signal signal, uint32_t tag, uint64_t count) {
   if (ahead != 0) return ahead > 0 ? Heard::Yes : Heard::NotYet;
   return static_cast<uint32_t>(signal >> 32) == tag ? Heard::Yes : Heard::OtherCall;
 }
-inline constexpr uint64_t kSignalBytes = kMaxBlocks * kMostMultimemRanks * sizeof(Signal);
+inline constexpr uint64_t kSignalBytes = kMaxBlocks * kMaxMultimemRanks * sizeof(Signal);
 
 /// The parameter of these kernels.
 struct MultimemCall {

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "base/env.hpp"
+#include "base/format.hpp"
 #include "base/limits.hpp"
 #include "base/log.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::exec::cuda {
@@ -17,7 +18,7 @@ namespace {
 
 constexpr double kLongestRest = 200e-6;  // seconds from one look at the kernels' rings to the next, while they run
 constexpr auto kIdle = std::chrono::milliseconds(50);
-constexpr uint64_t kMostOnDevice = 8 << 20;  // bytes of slots: a communicator takes less than 32 MiB of a GPU's memory
+constexpr uint64_t kMaxOnDevice = 8 << 20;  // bytes of slots: a communicator takes less than 32 MiB of a GPU's memory
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -25,7 +26,7 @@ uint64_t load(const uint64_t& word) {
 
 }  // namespace
 
-Proxy::Proxy(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes)
+Proxy::Proxy(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes)
     : context_(context), device_(device), record_(record), slot_bytes_(slot_bytes) {}
 
 Proxy::~Proxy() {
@@ -39,12 +40,16 @@ Proxy::~Proxy() {
 
 /// Slots on the GPU for this use, if network and GPU permit it; null: they do not.
 std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryUse use) {
-  transports::Transport& engine = context_.network->engine_to(peer);
+  transports::Transport& engine = context_.network->transport_to(peer);
+  if (!engine.is_engine()) {
+    throw_error(Code::Unsupported, "{} does not connect GPUs of different hosts: TUTTI_TRANSPORT names it",
+                engine.name());
+  }
   const auto above = engine.direct_above();
   const uint64_t bytes = link::kPushSlots * slot_bytes_;
   if (!env().gpu_direct || !above || device_.rdma() == tutti::cuda::Rdma::None) return nullptr;
   if (use == transports::MemoryUse::ReadWrite && slot_bytes_ <= *above) return nullptr;  // nothing would arrive there
-  if (on_device_ + bytes > kMostOnDevice) return nullptr;
+  if (on_device_ + bytes > kMaxOnDevice) return nullptr;
   try {
     auto made = std::make_unique<RelayMemory>(device_, slot_bytes_, RelayMemory::Slots::OnDevice);
     made->register_with(engine, use);
@@ -61,7 +66,7 @@ std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use)
   if (made == nullptr) {
     made = std::make_unique<RelayMemory>(device_, slot_bytes_);
     try {
-      made->register_with(context_.network->engine_to(peer), use);
+      made->register_with(context_.network->transport_to(peer), use);
     } catch (const Error& error) {
       log_info("messages between {} and rank {} are copied for the network: {}", device_.name(), peer, error.what());
     }

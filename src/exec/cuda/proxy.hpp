@@ -11,16 +11,16 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/backend.hpp"
 #include "exec/cuda/lanes.hpp"
 #include "exec/cuda/relay.hpp"
-#include "exec/device_module.hpp"
 
 namespace tutti::exec::cuda {
 
 class Proxy {
  public:
   /// Messages have `slot_bytes` bytes at most. The thread starts with the first link.
-  Proxy(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes);
+  Proxy(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes);
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
@@ -46,7 +46,7 @@ class Proxy {
   void rest(double seconds);
   bool has_failed() const { return context_.failed->load(std::memory_order_acquire) != 0; }
 
-  const DeviceContext context_;
+  const BackendContext context_;
   const tutti::cuda::Device& device_;
   const HostRecord& record_;
   const uint64_t slot_bytes_;

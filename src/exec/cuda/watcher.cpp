@@ -9,7 +9,7 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
-#include "exec/host/idle_loop.hpp"
+#include "exec/idle_loop.hpp"
 #include "link/host_memory.hpp"
 
 namespace tutti::exec::cuda {
@@ -55,7 +55,7 @@ Watcher::~Watcher() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (asker_.joinable()) asker_.join();
+  if (driver_probe_.joinable()) driver_probe_.join();
 }
 
 void Watcher::called(bool launched) {
@@ -70,7 +70,7 @@ void Watcher::called(bool launched) {
 void Watcher::end_kernels() { std::atomic_ref<uint64_t>(record_.abort).store(1, std::memory_order_release); }
 
 /// A look that is under way may have read the report before it was written, so the next one counts.
-void Watcher::look_again(Deadline deadline) {
+void Watcher::poll_again(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) return;
   wanted_looks_ = looks_ + 2;
@@ -84,7 +84,7 @@ void Watcher::work() {
     changed_.wait_for(lock, quiet_++ > kQuietAfter ? kQuietTurn : kTurn,
                       [this] { return ending_ || looks_ < wanted_looks_; });
     lock.unlock();
-    look();
+    poll();
     lock.lock();
     ++looks_;
     looked_.notify_all();
@@ -92,13 +92,13 @@ void Watcher::work() {
   }
 }
 
-void Watcher::look() {
+void Watcher::poll() {
   if (context_.failed->load(std::memory_order_acquire) != 0 && load(record_.abort) == 0) {
-    tell_wait();
+    report_wait();
     end_kernels();
   }
-  if (Fault fault; !told_ && load_report<link::HostMemory>(record_.fault, fault)) {
-    told_ = true;
+  if (Fault fault; !reported_ && load_report<link::HostMemory>(record_.fault, fault)) {
+    reported_ = true;
     (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
   }
   const uint64_t ended = load(record_.ended), started = load(record_.started);
@@ -106,7 +106,7 @@ void Watcher::look() {
   if (copies && load(record_.abort) != 0) {
     release_copies();
     running_ = 1;
-  } else if (told_ || check_device(started, ended, copies) || (!copies && started == ended)) {
+  } else if (reported_ || check_device(started, ended, copies) || (!copies && started == ended)) {
     running_ = 0;
   } else if (copies) {
     look_at_copies();
@@ -127,11 +127,11 @@ void Watcher::release_copies() {
 }
 
 void Watcher::look_at_copies() {
-  const uint64_t progress = kCopiedCall | copies_->progress();
+  const uint64_t progress = kCountedApart | copies_->progress();
   const std::optional<Fault> wrong = copies_->wrong();
   wrong_ = wrong && progress == running_ ? wrong_ + 1 : 0;
   if (wrong_ == kSureAfter) {
-    told_ = true;
+    reported_ = true;
     (void)context_.observer->fault(*wrong);
   } else if (const std::optional<Stall> stall = copies_->wait()) {
     check_wait(*stall, progress);
@@ -159,23 +159,23 @@ bool Watcher::check_device(uint64_t started, uint64_t ended, bool copies) {
   }
   const std::string why = answer();
   if (why.empty()) return false;
-  told_ = true;
+  reported_ = true;
   end_kernels();  // of other ranks' devices, when they hear of it; here, of the next ones
   Stall stall{.call = ended + 1};
   for (const BlockWait& wait : record_.waits) {
     if (read_wait(wait, ended + 1, stall)) break;
   }
   if (const std::optional<Stall> copied = copies ? copies_->wait() : std::nullopt) stall = *copied;
-  context_.observer->device_failed(fmt::format("{} has failed: {}", device_.name(), why), stall);
+  context_.observer->processor_failed(fmt::format("{} has failed: {}", device_.name(), why), stall);
   return true;
 }
 
 void Watcher::ask_device() {
   const std::lock_guard lock(mutex_);
   if (asking_) return;
-  if (asker_.joinable()) asker_.join();  // it has ended
+  if (driver_probe_.joinable()) driver_probe_.join();  // it has ended
   try {
-    asker_ = std::thread([this] {
+    driver_probe_ = std::thread([this] {
       std::string why = device_.stream().failure();
       const std::lock_guard answering(mutex_);
       answer_ = std::move(why);
@@ -208,7 +208,7 @@ std::optional<Stall> Watcher::current_wait() const {
   return std::nullopt;
 }
 
-void Watcher::tell_wait() const {
+void Watcher::report_wait() const {
   if (tell_copies_wait()) return;
   std::optional<Stall> stall = current_wait();
   if (!stall) return;

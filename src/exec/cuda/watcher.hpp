@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "base/deadline.hpp"
+#include "exec/backend.hpp"
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/lanes.hpp"
-#include "exec/device_module.hpp"
 #include "transports/cuda/device.hpp"
 
 namespace tutti::exec::cuda {
@@ -23,7 +23,7 @@ class Watcher {
  public:
   /// Its thread starts with the first call.
   /// `copies`: null if the copy engines run no calls.
-  Watcher(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, const Copies* copies)
+  Watcher(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, const Copies* copies)
       : context_(context), device_(device), record_(record), copies_(copies) {}
   ~Watcher();
   Watcher(const Watcher&) = delete;
@@ -34,11 +34,11 @@ class Watcher {
   /// Ends the kernels and copies that run, and all later ones.
   void end_kernels();
   /// Waits until the observer knows all that kernels have reported so far.
-  void look_again(Deadline deadline);
+  void poll_again(Deadline deadline);
 
  private:
   void work();
-  void look();
+  void poll();
   void look_at_copies();
   void release_copies();
   void check_stall(uint64_t call);
@@ -46,11 +46,11 @@ class Watcher {
   bool check_device(uint64_t started, uint64_t ended, bool copies);
   void ask_device();
   std::string answer();
-  void tell_wait() const;
+  void report_wait() const;
   bool tell_copies_wait() const;
   std::optional<Stall> current_wait() const;
 
-  const DeviceContext context_;
+  const BackendContext context_;
   const tutti::cuda::Device& device_;
   HostRecord& record_;
   const Copies* const copies_;
@@ -63,7 +63,7 @@ class Watcher {
   bool asking_ = false;
   std::string answer_;
   // Of the thread alone.
-  bool told_ = false;
+  bool reported_ = false;
   uint64_t running_ = 0;  // the call that was running at the last turn; of copies: how far it was
   int wrong_ = 0;         // turns in a row in which a call of copies had a message of another one
   double since_ = 0, next_check_ = 0;
@@ -71,7 +71,7 @@ class Watcher {
   uint64_t signs_ = 0;  // of life: a sum of what kernels have told
   double alive_ = 0;    // when that last changed, or the device was seen to work
   double aborted_ = 0;  // when that was seen
-  std::thread thread_, asker_;
+  std::thread thread_, driver_probe_;
 };
 
 }  // namespace tutti::exec::cuda

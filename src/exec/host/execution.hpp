@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/executor.hpp"
+#include "exec/execution.hpp"
 #include "exec/host/host_lane.hpp"
 #include "exec/links.hpp"
 #include "exec/state.hpp"

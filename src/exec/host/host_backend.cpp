@@ -1,4 +1,4 @@
-#include "exec/host/host_executor.hpp"
+#include "exec/host/host_backend.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -6,10 +6,10 @@
 #include "base/format.hpp"
 #include "exec/host/cooperative_copy.hpp"
 #include "exec/host/host_policies.hpp"
-#include "exec/host/idle_loop.hpp"
 #include "exec/host/release_buffers.hpp"
 #include "exec/host/stall.hpp"
 #include "exec/host/steps.hpp"
+#include "exec/idle_loop.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::exec {
@@ -29,20 +29,20 @@ Arithmetic arithmetic_of(const Reduction* reduction) {
 
 }  // namespace
 
-HostExecutor::HostExecutor(Context context)
+HostBackend::HostBackend(Context context)
     : context_(std::move(context)), links_(*context_.links), staging_(*context_.arena) {}
 
-HostExecutor::~HostExecutor() { stop_ = true; }
+HostBackend::~HostBackend() { stop_ = true; }
 
 /// Asks what the links to these peers can do.
-PeerTraits HostExecutor::traits_of(const std::vector<Rank>& peers) {
+PeerTraits HostBackend::traits_of(const std::vector<Rank>& peers) {
   PeerTraits traits(static_cast<size_t>(context_.ranks));
   for (const Rank peer : peers) traits.at(static_cast<size_t>(peer)) = links_.traits(peer);
   return traits;
 }
 
-std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                                 const Reduction* reduction) {
+std::unique_ptr<Execution> HostBackend::compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                                const Reduction* reduction) {
   const PeerTraits traits = traits_of(peers_of(plan, geometry));
   auto made = std::make_unique<HostExecution>(lower(plan, geometry, traits), kScratchVersions, arithmetic_of(reduction),
                                               links_);
@@ -50,7 +50,7 @@ std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, con
   return made;
 }
 
-std::unique_ptr<Execution> HostExecutor::compile(const Direct& direct, const Reduction* reduction) {
+std::unique_ptr<Execution> HostBackend::compile(const Direct& direct, const Reduction* reduction) {
   const PeerTraits traits = traits_of(peers_of(direct, context_.rank, context_.ranks));
   auto made = std::make_unique<HostExecution>(lower_direct(direct, context_.rank, context_.ranks, traits),
                                               kScratchVersions, arithmetic_of(reduction), links_);
@@ -58,7 +58,7 @@ std::unique_ptr<Execution> HostExecutor::compile(const Direct& direct, const Red
   return made;
 }
 
-void HostExecutor::give_staging(HostExecution& execution) {
+void HostBackend::give_staging(HostExecution& execution) {
   if (staging_.assign(execution.stages())) return;
   drain_staging().throw_if_bad();
   staging_.reset();
@@ -67,7 +67,7 @@ void HostExecutor::give_staging(HostExecution& execution) {
   }
 }
 
-std::vector<Stage*> HostExecutor::shared_stages(const HostExecution& execution) {
+std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
     const uint64_t generation = staging_.generation();
     std::vector<Stage*> stages;
@@ -91,7 +91,7 @@ std::vector<Stage*> HostExecutor::shared_stages(const HostExecution& execution) 
               execution.program().stages.size());
 }
 
-unsigned char* HostExecutor::scratch_for(const HostExecution& execution) {
+unsigned char* HostBackend::scratch_for(const HostExecution& execution) {
   const uint64_t bytes = execution.scratch_bytes * execution.replicas.size();
   if (scratch_bytes_ < bytes) {
     scratch_.reset(new unsigned char[bytes + kScratchAlignment]);  // uninitialised: only what was written is read
@@ -101,7 +101,7 @@ unsigned char* HostExecutor::scratch_for(const HostExecution& execution) {
   return scratch_begin_;
 }
 
-void HostExecutor::launch(Execution& execution, const Binding& binding) {
+Pending* HostBackend::enqueue(Execution& execution, const Binding& binding) {
   auto& made = static_cast<HostExecution&>(execution);  // compile() makes no others
   if (!made.has_memory(staging_.generation())) give_staging(made);
   unsigned char* scratch = made.scratch_bytes > 0 ? scratch_for(made) : nullptr;
@@ -115,9 +115,10 @@ void HostExecutor::launch(Execution& execution, const Binding& binding) {
   if (!status_.ok()) status_ = {};
   wide_ = made.replicas.size() > 1;
   if (wide_) start_workers();
+  return this;
 }
 
-bool HostExecutor::poll() {
+bool HostBackend::poll() {
   bool flushed = true;
   const bool joined = !wide_ || workers_.done();  // before engines move: what workers publish later is not flushed yet
   Turn turn = wide_ ? step_replicas(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
@@ -128,9 +129,9 @@ bool HostExecutor::poll() {
   return turn.moved || done_;
 }
 
-void HostExecutor::end_by_fault(const Replica& replica) { status_ = context_.observer->fault(replica.state.fault); }
+void HostBackend::end_by_fault(const Replica& replica) { status_ = context_.observer->fault(replica.state.fault); }
 
-bool HostExecutor::move_engines(bool& flushed) {
+bool HostBackend::move_engines(bool& flushed) {
   bool moved = false;
   flushed = true;
   for (transports::Transport* engine : context_.engines) {
@@ -146,14 +147,14 @@ bool HostExecutor::move_engines(bool& flushed) {
   return moved;
 }
 
-void HostExecutor::drain() {
-  Executor* const alone = this;
+void HostBackend::wait() {
+  Pending* const alone = this;
   IdleLoop idle(*context_.backoff);
   while (!done_) poll() ? idle.ended() : idle.turn({&alone, 1});
   if (!status_.ok()) abort();
 }
 
-void HostExecutor::abort() {
+void HostBackend::abort() {
   done_ = true;
   if (wide_) {
     stop_ = true;
@@ -165,19 +166,19 @@ void HostExecutor::abort() {
 }
 
 /// A rank was lost, and the call may still succeed: what that rank had sent has arrived, or other ranks pass it on.
-bool HostExecutor::loss_may_not_matter(double stalled) {
+bool HostBackend::loss_may_not_matter(double stalled) {
   if (context_.failed->load(std::memory_order_relaxed) != static_cast<uint32_t>(Code::PeerFailed)) return false;
   if (!loss_matters_) loss_matters_ = Deadline::in(kArrivesWithin);
   return !loss_matters_->passed() || stalled < kArrivesWithin;
 }
 
-void HostExecutor::check_failure(double seconds) {
+void HostBackend::check_failure(double seconds) {
   if (done_ || context_.failed->load(std::memory_order_acquire) == 0 || loss_may_not_matter(seconds)) return;
   status_ = context_.observer->failed();
   done_ = true;
 }
 
-void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
+void HostBackend::check_stall(double seconds, uint64_t stall_id) {
   if (done_ || loss_matters_ || (wide_ && !pause_workers())) return;
   Fault fault;
   if (!refresh_counters(links_, fault)) {
@@ -196,12 +197,12 @@ void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
   done_ = !status_.ok();
 }
 
-bool HostExecutor::sleep(double seconds) {
+bool HostBackend::sleep(double seconds) {
   return std::any_of(context_.engines.begin(), context_.engines.end(),
                      [seconds](transports::Transport* engine) { return engine->sleep(seconds); });
 }
 
-Status HostExecutor::drain_staging() {
+Status HostBackend::drain_staging() {
   Waiter waiter(*context_.backoff);
   double next_check = kFirstStallCheck;
   const uint64_t stall_id = new_stall_id();

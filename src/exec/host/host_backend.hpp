@@ -1,4 +1,4 @@
-// The executor for host memory: runs calls on the calling thread, and wide programs on further threads too.
+// The backend for host memory: runs calls on the calling thread, and wide programs on further threads too.
 #pragma once
 
 #include <array>
@@ -12,20 +12,20 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "exec/executor.hpp"
+#include "exec/backend.hpp"
 #include "exec/host/steps.hpp"
-#include "exec/host/wait.hpp"
 #include "exec/host/workers.hpp"
 #include "exec/observer.hpp"
+#include "exec/wait.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::exec {
 
 inline constexpr uint32_t kMaxThreads = 64;  ///< of one rank
 
-class HostExecutor final : public Executor {
+class HostBackend final : public Backend, public Pending {
  public:
-  /// What it stands on; all of it outlives the executor.
+  /// What it stands on; all of it outlives the backend.
   struct Context {
     Rank rank = 0, ranks = 1;
     Links* links = nullptr;
@@ -36,15 +36,16 @@ class HostExecutor final : public Executor {
     const Backoff* backoff = nullptr;
     uint32_t threads = 1;  ///< that run a wide program
   };
-  explicit HostExecutor(Context context);
-  ~HostExecutor() override;
+  explicit HostBackend(Context context);
+  ~HostBackend() override;
 
   std::unique_ptr<Execution> compile(const plan::RankPlan& plan, const Geometry& geometry,
                                      const Reduction* reduction) override;
   std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) override;
-  void launch(Execution& execution, const Binding& binding) override;
+  Pending* enqueue(Execution& execution, const Binding& binding) override;
+
   bool poll() override;
-  void drain() override;
+  void wait() override;
   void abort() override;
   void check_failure(double seconds) override;
   void check_stall(double seconds, uint64_t stall_id) override;

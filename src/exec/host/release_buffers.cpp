@@ -4,7 +4,7 @@
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 #include "link/cma.hpp"
 #include "link/host_memory.hpp"
 #include "link/mapped_memory.hpp"

@@ -15,10 +15,10 @@ namespace {
 void warm(const Replica& replica, LaneState& lane) {
   if (lane.host->warm == lane.round + 1) return;
   lane.host->warm = lane.round + 1;
-  constexpr uint64_t kLine = 64, kMost = MachineConstants::warm_slot;
+  constexpr uint64_t kLine = 64, kMax = MachineConstants::warm_slot;
   for (const Stage* stage : replica.stages()) {
     const unsigned char* slot = stage->base + stage->next * stage->slot_bytes;
-    const uint64_t bytes = std::min(stage->slot_bytes, kMost);
+    const uint64_t bytes = std::min(stage->slot_bytes, kMax);
     for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);
     for (uint32_t r = 0; r < stage->readers; ++r) {
       const link::OutLink& out = replica.state.out[stage->outs[r]];

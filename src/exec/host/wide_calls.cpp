@@ -1,8 +1,8 @@
-// Wide calls of the host executor: thread t runs the replicas t, t + threads, …. Thread 0 is the caller, the others are
+// Wide calls of the host backend: thread t runs the replicas t, t + threads, …. Thread 0 is the caller, the others are
 // workers.
 #include <algorithm>
 
-#include "exec/host/host_executor.hpp"
+#include "exec/host/host_backend.hpp"
 #include "exec/host/steps.hpp"
 #include "reduce/float_environment.hpp"
 
@@ -14,11 +14,11 @@ constexpr double kLongestPause = 5e-3;  // seconds to wait for each worker; a ch
 }  // namespace
 
 /// Threads that the current call has work for.
-uint32_t HostExecutor::threads_used() const {
+uint32_t HostBackend::threads_used() const {
   return static_cast<uint32_t>(std::min<size_t>(context_.threads, current_->replicas.size()));
 }
 
-void HostExecutor::start_workers() {
+void HostBackend::start_workers() {
   for (uint32_t t = 1; t < threads_used(); ++t) {
     worker_states_[t].faulted = nullptr;
     worker_states_[t].exception = nullptr;
@@ -28,7 +28,7 @@ void HostExecutor::start_workers() {
 }
 
 /// One turn on all replicas of a thread.
-Turn HostExecutor::step_replicas(uint32_t thread) {
+Turn HostBackend::step_replicas(uint32_t thread) {
   Turn all{.done = true};
   for (size_t i = thread; i < current_->replicas.size(); i += threads_used()) {
     const Turn turn = step(*current_->replicas[i], *current_, context_.backoff->spins > 0);
@@ -39,7 +39,7 @@ Turn HostExecutor::step_replicas(uint32_t thread) {
   return all;
 }
 
-void HostExecutor::run_worker(uint32_t thread) {
+void HostBackend::run_worker(uint32_t thread) {
   const FloatEnvironment environment;
   WorkerState& worker = worker_states_[thread];
   Waiter waiter(*context_.backoff);
@@ -64,14 +64,14 @@ void HostExecutor::run_worker(uint32_t thread) {
 }
 
 /// States are numbers of pauses: a worker is paused if it says the number of the current one.
-void HostExecutor::pause(WorkerState& worker, uint32_t number) {
+void HostBackend::pause(WorkerState& worker, uint32_t number) {
   worker.state.store(number, std::memory_order_release);
   while (pause_.load(std::memory_order_acquire) == number && !stop_.load(std::memory_order_relaxed)) nap(50e-6);
   worker.state.store(WorkerState::kRuns, std::memory_order_relaxed);
 }
 
 /// Stops all workers between two steps, so that the caller may look at their state. False: one is in a long step.
-bool HostExecutor::pause_workers() {
+bool HostBackend::pause_workers() {
   last_pause_ = last_pause_ >= WorkerState::kDone - 1 ? 1 : last_pause_ + 1;
   pause_.store(last_pause_, std::memory_order_release);
   for (uint32_t t = 1; t < threads_used(); ++t) {
@@ -92,7 +92,7 @@ bool HostExecutor::pause_workers() {
 }
 
 /// Adds what the other threads have done to the caller's turn. A worker that has failed ends the call at once.
-void HostExecutor::collect_workers(Turn& turn) {
+void HostBackend::collect_workers(Turn& turn) {
   uint64_t moves = 0;
   for (uint32_t t = 1; t < threads_used(); ++t) moves += worker_states_[t].moves.load(std::memory_order_relaxed);
   turn.moved = std::exchange(moves_seen_, moves) != moves || turn.moved;

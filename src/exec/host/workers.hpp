@@ -30,9 +30,9 @@ class Workers {
  private:
   void work(uint32_t index);
 
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMax = 64;
   std::vector<std::thread> threads_;
-  std::array<std::atomic<pid_t>, kMost> ids_{};
+  std::array<std::atomic<pid_t>, kMax> ids_{};
   std::function<void(uint32_t)> job_;
   uint32_t jobs_ = 0;
   uint64_t process_ = 0;  // that started the threads

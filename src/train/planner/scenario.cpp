@@ -105,14 +105,14 @@ int64_t usual_batch(const Model& model, const Cluster& cluster) {
 }
 
 void check(const Scenario& scenario) {
-  constexpr double kMost = 1e15;
+  constexpr double kMax = 1e15;
   const auto in_range = [](const char* what, double value, double least, double most) {
     if (!(value >= least && value <= most))
       refuse("{} must be between {:g} and {:g}, not {:g}", what, least, most, value);
   };
   const Model& m = scenario.model;
   const Cluster& c = scenario.cluster;
-  in_range("the number of parameters", m.parameters, 1e6, kMost);
+  in_range("the number of parameters", m.parameters, 1e6, kMax);
   for (const auto& [what, value] :
        {std::pair{"the number of layers", m.layers}, std::pair{"the hidden size", m.hidden},
         std::pair{"the number of heads", m.heads}, std::pair{"the vocabulary", m.vocabulary},
@@ -122,15 +122,15 @@ void check(const Scenario& scenario) {
   }
   in_range("the number of GPUs", static_cast<double>(c.gpus), 1, 1 << 20);
   in_range("the number of GPUs of a host", static_cast<double>(c.gpus_per_host), 1, 1 << 20);
-  in_range("a GPU's memory in bytes", c.memory, 1e6, kMost);
+  in_range("a GPU's memory in bytes", c.memory, 1e6, kMax);
   in_range("the usable share of the memory", c.usable, 0.01, 1);
   in_range("a GPU's FLOP/s", c.flops, 1e9, 1e18);
   in_range("the share of the peak", c.efficiency, 0.001, 1);
   in_range("the share of hidden communication that shows", c.contention, 0, 1);
   in_range("the latency inside a host", c.alpha_in, 0, 1);
   in_range("the latency between hosts", c.alpha_out, 0, 1);
-  in_range("the bandwidth inside a host", c.bandwidth_in, 1e6, kMost);
-  in_range("the bandwidth between hosts", c.bandwidth_out, 1e6, kMost);
+  in_range("the bandwidth inside a host", c.bandwidth_in, 1e6, kMax);
+  in_range("the bandwidth between hosts", c.bandwidth_out, 1e6, kMax);
   in_range("the batch", static_cast<double>(scenario.job.batch), 1, 1 << 24);
   in_range("the number of chunks", static_cast<double>(scenario.job.chunks), 1, 1024);
 }

@@ -134,7 +134,7 @@ Answers::Prepared Answers::honest(const std::string& request) {
   const auto ask = control::unpack<control::Ask>(request);
   if (ask.service == "readable") return {pack(control::Reply{"yes"}), Fd()};
   if (ask.service != "shm" && ask.service != "shm-map") return {pack(control::Reply{"no"}), Fd()};
-  if (arena_.base() == nullptr) arena_ = transports::Segment::create(kArena);
+  if (arena_.base() == nullptr) arena_ = link::Segment::create(kArena);
   std::string answer = bytes_of(RegionAnswer{kMagic, kArena});
   if (LinkRequest link{}; ask.service == "shm" && ask.request.size() == sizeof link) {
     std::memcpy(&link, ask.request.data(), sizeof link);

@@ -12,7 +12,7 @@
 #include "fuzz/member/accomplice.hpp"
 #include "fuzz/member/words.hpp"
 #include "link/link.hpp"
-#include "transports/shm/segment.hpp"
+#include "link/segment.hpp"
 
 namespace tutti::fuzz {
 
@@ -62,7 +62,7 @@ class Answers {
   Key key_{};
   std::deque<Prepared> prepared_;
   std::vector<Fd> streams_;
-  transports::Segment arena_;
+  link::Segment arena_;
 };
 
 }  // namespace tutti::fuzz

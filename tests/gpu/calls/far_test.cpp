@@ -47,11 +47,11 @@ class Far : public testing::Test {
 
 TEST_F(Far, ManyCallsOfAllSizesAreRight) {
   join();
-  constexpr size_t kMost = 300000;
-  const GpuBuffer in(kMost * 4), out(kMost * 4);
+  constexpr size_t kMax = 300000;
+  const GpuBuffer in(kMax * 4), out(kMax * 4);
   const GpuStream stream, other;
   for (int call = 0; call < 60; ++call) {
-    const size_t count = call % 3 == 0 ? static_cast<size_t>(call % 12 + 1) : kMost >> (call % 7);
+    const size_t count = call % 3 == 0 ? static_cast<size_t>(call % 12 + 1) : kMax >> (call % 7);
     in.set(std::vector<float>(count, static_cast<float>(call + rank_)));
     const GpuStream& used = call % 5 == 0 ? other : stream;
     ASSERT_EQ(all_reduce(in, out, count, used), tuttiSuccess) << tuttiGetLastError();

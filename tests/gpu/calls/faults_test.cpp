@@ -89,7 +89,8 @@ TEST(DeviceFaults, NoMemoryForLinksIsToldAtTheCall) {
     ASSERT_EQ(tuttiCommInitRank(&comm, 2, id, rank), tuttiSuccess) << tuttiGetLastError();
     const GpuBuffer buffer(64);
     EXPECT_EQ(tuttiAllReduce(buffer.get(), buffer.get(), 8, tuttiFloat32, tuttiSum, comm, nullptr), tuttiUnsupported);
-    expect_contains(tuttiGetLastError(), "rank 0 has no device: memory for links on the GPU: CUDA_ERROR_OUT_OF_MEMORY");
+    expect_contains(tuttiGetLastError(),
+                    "rank 0 cannot make them: memory for links on the GPU: CUDA_ERROR_OUT_OF_MEMORY");
     std::vector<float> in(8, 1), out(8);
     EXPECT_EQ(tuttiAllReduce(in.data(), out.data(), 8, tuttiFloat32, tuttiSum, comm, nullptr), tuttiSuccess);
     EXPECT_EQ(out[7], 2);

@@ -141,10 +141,10 @@ TEST(Multimem, CallsOfOtherLengthsFollowEachOther) {
 /// Buffers that lie anywhere, of any length: none, less than a pack, not a pack for each rank, a window and a bit.
 TEST(Multimem, TakesAnyBufferOfAnyLength) {
   each_rank(3, [](const SwitchRank& mine) {
-    constexpr size_t kMost = 40000, kBeyond = 2;
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{16385}, kMost}) {
+    constexpr size_t kMax = 40000, kBeyond = 2;
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{16385}, kMax}) {
       for (const size_t shift : {size_t{0}, size_t{1}, size_t{3}}) {  // elements
-        const GpuBuffer in((kMost + 8) * 4), out((kMost + 8) * 4);
+        const GpuBuffer in((kMax + 8) * 4), out((kMax + 8) * 4);
         const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(in.get()) + 4 * shift;
         const CUdeviceptr to = shift == 3 ? from : reinterpret_cast<CUdeviceptr>(out.get()) + 8;
         const std::vector<int32_t> values(count + kBeyond, mine.rank + 1);

@@ -8,7 +8,6 @@ With -fsanitize=thread among FLAGS, mistakes that only a race shows are made too
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,19 +18,19 @@ SEEDS = range(1, 5)
 # name, file, what is changed, into what, method, collective; only with ThreadSanitizer
 MUTANTS = [
     ("no barrier before a message is published", "src/exec/interpreter.hpp",
-     "    group.sync();\n    if (group.leader()) {\n      if (op.outs", "    if (group.leader()) {\n      if (op.outs", "slot",
+     "    group.sync();\n    if (group.leader()) {\n      if (op.outs", "    if (group.leader()) {\n      if (op.outs", "slots",
      "all_reduce", False),
-    ("the flag of a slot of lines does not change", "src/link/lines.hpp",
+    ("the flag of a slot of lines does not change", "src/link/ll.hpp",
      "return 1 + static_cast<uint32_t>(message / kSlots & (kPeriod - 1));", "return message != ~uint64_t{0};", "ll", "all_reduce", False),
-    ("the writer of a slot does not wait for room", "src/link/lines.hpp", "    return out.next - out.acked < kSlots;\n  }\n\n  /// Must",
+    ("the writer of a slot does not wait for room", "src/link/ll.hpp", "    return out.next - out.acked < kSlots;\n  }\n\n  /// Must",
      "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
     ("no barrier before a signal", "src/exec/cuda/multimem.cu",
      "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
      "nvls", "all_reduce", False),
     ("a round is not awaited", "src/exec/cuda/multimem.cu", "    return !gpu::sync_block_or(!all);",
      "    return waits.step == call_.fold_step || !gpu::sync_block_or(!all);", "nvls", "all_reduce", False),
-    ("the window of the next round takes the place of this one's", "src/exec/cuda/multimem.cu", "+ round % kMultimemSlots)", ")", "multimem",
-     "all_reduce", False),
+    ("the window of the next round takes the place of this one's", "src/exec/compile/multimem_steps.hpp",
+     " + round % kMultimemSlots) * slot", ") * slot", "nvls", "all_reduce", False),
     ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "nvls", "all_reduce", False),
     ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    gpu::store_release<gpu::Scope::System>(at, value);\n",
      "    gpu::store_relaxed<gpu::Scope::System>(at, value);\n", "slots", "all_reduce", True),
@@ -49,8 +48,7 @@ def compile_twins(folder, root, entry, compiler, flags, change=None):
         text = texts.get(file) or (root / file).read_text()
         assert text.count(old) == 1, f"{name}: {file} has changed: change this test too"
         texts[file] = text.replace(old, new)
-    texts["src/exec/cuda/lanes.cu"] = re.sub(r"^TUTTI_LANES\((\w+), .*\)", r"TUTTI_LANES(\1, Plain<float>)", texts["src/exec/cuda/lanes.cu"],
-                                             flags=re.M)
+    texts["src/exec/cuda/lanes.cu"] = texts["src/exec/cuda/lanes.cu"].replace("run_lanes<T,", "run_lanes<Plain<float>,")
     for file, text in texts.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text)

@@ -58,7 +58,7 @@ TEST_F(Refusals, APointerOfAnotherDevice) {
 TEST_F(Refusals, AFreedPointer) {
   unsigned char* const freed = in_->get();
   in_->free();
-  refused(call(freed, out_->get(), 8, stream_->handle()), "is no memory of a device, or was freed");
+  refused(call(freed, out_->get(), 8, stream_->handle()), "is not device memory, or was freed");
   EXPECT_EQ(call(freed, out_->get(), 8, nullptr), tuttiInvalidArgument);
   EXPECT_EQ(launches(), 0U);
 }
@@ -74,7 +74,7 @@ TEST_F(Refusals, AMisalignedPointer) {
 TEST_F(Refusals, HostMemoryBesideDeviceMemory) {
   std::vector<float> host(8);
   EXPECT_EQ(call(host.data(), out_->get(), 8, nullptr), tuttiInvalidArgument);
-  expect_contains(tuttiGetLastError(), "the input lies in memory of the host and the output in memory of the device");
+  expect_contains(tuttiGetLastError(), "the input lies in memory of the host and the output in memory of cuda");
   EXPECT_EQ(launches(), 0U);
 }
 
@@ -88,13 +88,13 @@ TEST_F(Refusals, AStreamOfAnotherDevice) {
 TEST_F(Refusals, ADestroyedStream) {
   const tuttiStream_t gone = stream_->handle();
   stream_->destroy();
-  refused(call(in_->get(), out_->get(), 8, gone), "the stream is no stream of CUDA, or was destroyed");
+  refused(call(in_->get(), out_->get(), 8, gone), "the stream is not a stream of CUDA, or was destroyed");
 }
 
 TEST_F(Refusals, ASpoiltCapture) {
   ASSERT_EQ(cuStreamBeginCapture(stream_->get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
   EXPECT_NE(cuStreamSynchronize(stream_->get()), CUDA_SUCCESS);  // illegal while it is captured
-  refused(call(in_->get(), out_->get(), 8, stream_->handle()), "capture is spoilt", tuttiInvalidUsage);
+  refused(call(in_->get(), out_->get(), 8, stream_->handle()), "capture was invalidated", tuttiInvalidUsage);
   CUgraph graph = nullptr;
   cuStreamEndCapture(stream_->get(), &graph);
 }
@@ -106,7 +106,7 @@ TEST(DeviceMemory, IsRefusedWhereARankHasNoDevice) {
   ASSERT_EQ(tuttiCommInitAll(&with, 1), tuttiSuccess);
   std::thread([&] { ASSERT_EQ(tuttiCommInitAll(&without, 1), tuttiSuccess); }).join();  // uses no device
   EXPECT_EQ(tuttiAllReduce(in.get(), out.get(), 8, tuttiFloat32, tuttiSum, without, nullptr), tuttiUnsupported);
-  expect_contains(tuttiGetLastError(), "rank 0 has no device: no GPU was current");
+  expect_contains(tuttiGetLastError(), "rank 0 cannot make them: no GPU was current");
   EXPECT_EQ(tuttiCommDestroy(without), tuttiSuccess);
   EXPECT_EQ(tuttiCommDestroy(with), tuttiSuccess);
 }

@@ -19,7 +19,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle* handle, const CUmultica
   return call("cuMulticastCreate", kInitialised | kUnsafe, [&](Call&) {
     require_pointers(handle, properties);
     require(properties->flags == 0 && properties->size != 0 && properties->size % kGranularity == 0 &&
-                properties->numDevices >= 1 && properties->numDevices <= TeamPage::kMost &&
+                properties->numDevices >= 1 && properties->numDevices <= TeamPage::kMax &&
                 (properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0,
             CUDA_ERROR_INVALID_VALUE);
     bool any = false;

@@ -7,7 +7,7 @@
 namespace fake {
 namespace {
 
-constexpr unsigned kMostInABatch = 255;
+constexpr unsigned kMaxInABatch = 255;
 
 template <class Word>
 bool satisfied(Word now, Word value, unsigned flags) {
@@ -117,7 +117,7 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr at, cuuint64_t value,
 CUresult cuStreamBatchMemOp(CUstream handle, unsigned count, CUstreamBatchMemOpParams* operations, unsigned flags) {
   return call("cuStreamBatchMemOp", kContext, [&](Call& one) {
     require_pointers(operations);
-    require(count > 0 && count <= kMostInABatch && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    require(count > 0 && count <= kMaxInABatch && flags == 0, CUDA_ERROR_INVALID_VALUE);
     Stream& stream = stream_of(one, handle);
     std::vector<std::function<bool()>> turns;
     for (unsigned i = 0; i < count; ++i) turns.push_back(turn_of(operations[i]));

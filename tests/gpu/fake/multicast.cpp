@@ -38,7 +38,7 @@ void Team::bind(const std::shared_ptr<Physical>& memory) {
 }
 
 bool Team::unbind(int device) {
-  if (device < 0 || device >= static_cast<int>(TeamPage::kMost) || bound_[device] == nullptr) return false;
+  if (device < 0 || device >= static_cast<int>(TeamPage::kMax) || bound_[device] == nullptr) return false;
   page_->members[device].process.store(0);
   bound_[device] = nullptr;
   return true;
@@ -61,7 +61,7 @@ unsigned char* Team::memory_of(uint32_t device) {
 
 uint32_t Team::places(size_t offset, void** places) {
   uint32_t count = 0;
-  for (uint32_t device = 0; device < TeamPage::kMost; ++device) {
+  for (uint32_t device = 0; device < TeamPage::kMax; ++device) {
     if (!has(static_cast<int>(device))) continue;
     unsigned char* const memory = memory_of(device);
     if (memory == nullptr) return 0;

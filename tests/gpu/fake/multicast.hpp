@@ -12,14 +12,14 @@ namespace fake {
 
 /// What the processes that have an object share; in its memfd.
 struct TeamPage {
-  static constexpr uint32_t kMost = 32;
+  static constexpr uint32_t kMax = 32;
   struct Member {
     std::atomic<int> process;  ///< 0: nothing is bound
     int fd;                    ///< of its memory, there
   };
   std::atomic<uint32_t> devices;  ///< wanted
   std::atomic<uint32_t> added;    ///< devices, as bits
-  Member members[kMost];
+  Member members[kMax];
 };
 
 class Team {
@@ -43,8 +43,8 @@ class Team {
   unsigned char* memory_of(uint32_t device);
   TeamPage* page_;
   const size_t bytes_;
-  unsigned char* seen_[TeamPage::kMost] = {};         // members' memory, as it is mapped here
-  std::shared_ptr<Physical> bound_[TeamPage::kMost];  // by this process: until it is unbound, or the object is gone
+  unsigned char* seen_[TeamPage::kMax] = {};         // members' memory, as it is mapped here
+  std::shared_ptr<Physical> bound_[TeamPage::kMax];  // by this process: until it is unbound, or the object is gone
 };
 
 /// The places that a multicast address stands for, of which `device` accesses so many bytes; 0: it may not.

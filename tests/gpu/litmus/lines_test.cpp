@@ -1,7 +1,7 @@
-// The protocol of messages in lines (link/lines.hpp), all interleavings: two ranks exchange three messages each through
+// The protocol of messages in lines (link/ll.hpp), all interleavings: two ranks exchange three messages each through
 // two slots. A store becomes visible at any later moment, in any order with the rank's other stores but those to the
 // same word. The code that runs is the library's; only its memory is a model.
-#include "link/lines.hpp"
+#include "link/ll.hpp"
 
 #include <gtest/gtest.h>
 
@@ -233,7 +233,7 @@ Result explore() {
 constexpr uint64_t kPeriod = uint64_t{1} << 31;
 
 TEST(LinesLitmus, DeliverInAllInterleavings) {
-  const Result result = explore<LineWire<Model, kSlots, kPeriod>>();
+  const Result result = explore<LlWire<Model, kSlots, kPeriod>>();
   EXPECT_EQ(result.wrong, "");
   EXPECT_GT(result.states, 10000U);
   RecordProperty("states", static_cast<int>(result.states));
@@ -242,18 +242,18 @@ TEST(LinesLitmus, DeliverInAllInterleavings) {
 
 // Each of these mistakes is found by the model: so it can find them.
 
-TEST(LinesLitmus, AFlagThatDoesNotChangeIsFound) { EXPECT_NE((explore<LineWire<Model, kSlots, 1>>().wrong), ""); }
+TEST(LinesLitmus, AFlagThatDoesNotChangeIsFound) { EXPECT_NE((explore<LlWire<Model, kSlots, 1>>().wrong), ""); }
 
 TEST(LinesLitmus, AFlagThatIsStoredBeforeItsDataIsFound) {
-  EXPECT_NE((explore<LineWire<SplitStores, kSlots, kPeriod>>().wrong), "");
+  EXPECT_NE((explore<LlWire<SplitStores, kSlots, kPeriod>>().wrong), "");
 }
 
 TEST(LinesLitmus, AWriterThatDoesNotWaitForRoomIsFound) {
-  EXPECT_NE((explore<LineWire<Model, kSlots, kPeriod>, StoresWithoutRoom>().wrong), "");
+  EXPECT_NE((explore<LlWire<Model, kSlots, kPeriod>, StoresWithoutRoom>().wrong), "");
 }
 
 TEST(LinesLitmus, AReaderThatConsumesBeforeItHasLoadedIsFound) {
-  EXPECT_NE((explore<LineWire<Model, kSlots, kPeriod>, ConsumesBeforeItLoads>().wrong), "");
+  EXPECT_NE((explore<LlWire<Model, kSlots, kPeriod>, ConsumesBeforeItLoads>().wrong), "");
 }
 
 }  // namespace

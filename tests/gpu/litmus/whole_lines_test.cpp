@@ -1,4 +1,4 @@
-// The protocol of messages in whole lines (link/lines.hpp, WholeLineWire), all interleavings: one rank sends messages
+// The protocol of messages in whole lines (link/ll.hpp, Ll128Wire), all interleavings: one rank sends messages
 // of two lines through eight slots, two of them used three times. A store of a line becomes visible at once, at any
 // later moment and in any order with other lines'; a mutant's comes in two halves. Loads happen in program order, the
 // flag's first (it acquires).
@@ -12,18 +12,18 @@
 #include <unordered_set>
 #include <vector>
 
-#include "link/lines.hpp"
+#include "link/ll.hpp"
 
 namespace tutti::link {
 namespace {
 
-constexpr uint64_t kMessages = 2 * kLineSlots + 2;  // two slots are used three times
-constexpr uint64_t kLines = 2;                      // of a message
+constexpr uint64_t kMessages = 2 * kLlSlots + 2;  // two slots are used three times
+constexpr uint64_t kLines = 2;                    // of a message
 constexpr uint64_t kLineBytes = 128, kWordsOfLine = 16;
 constexpr uint64_t kPayload = 16 * 8;  // bytes: with the header 17 words, so two lines
 
 struct Memory {
-  alignas(128) std::array<uint64_t, kLineSlots * kLines * kWordsOfLine> slots{};
+  alignas(128) std::array<uint64_t, kLlSlots * kLines * kWordsOfLine> slots{};
   uint64_t consumed = 0;
 };
 /// A store that is not visible yet: `words` words at `at` of slots, or the counter.
@@ -48,7 +48,7 @@ struct Model {
   static uint64_t load_acquire(const uint64_t* at) { return *at; }
   static void store_relaxed(uint64_t*, uint64_t value) { world->pending.push_back({kCounter, 1, {value}}); }
 };
-using Wire = WholeLineWire<Model>;
+using Wire = Ll128Wire<Model>;
 
 struct Right {
   static constexpr bool kWhole = true;  // a line's store is visible at once
@@ -98,12 +98,12 @@ template <class Program>
 std::string read(World& all) {
   if (all.received == kMessages) return "";
   Header header{};
-  Arrival arrival = Wire::arrival_of(all.in, Form::WholeLines);
+  Arrival arrival = Wire::arrival_of(all.in, Form::Ll128);
   if (!Program::kFlagChanges) arrival.id = 1;
   uint64_t data = 0;
   if (all.word == 0) {
     if (!Wire::load(arrival, 0, data)) return "";
-    header = {data >> 16, data & 0xffff, Where::Lines};
+    header = {data >> 16, data & 0xffff, Where::Flagged};
     if (header.tag != all.received || header.length != kPayload) return "another message's header";
     all.word = Wire::kWords - 1;  // then the last word of the first line, and the last one of the message
     return "";
@@ -127,7 +127,7 @@ void point(World& all) {
   all.out.push_bytes = kLines * kLineBytes;
   all.out.consumed = &all.memory.consumed;
   all.in.arena = slots;
-  all.in.arena_bytes = kLineSlots * kLines * kLineBytes;
+  all.in.arena_bytes = kLlSlots * kLines * kLineBytes;
   all.in.consumed = &all.memory.consumed;
 }
 

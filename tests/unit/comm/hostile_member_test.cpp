@@ -3,10 +3,10 @@
 #include <poll.h>
 
 #include <future>
-#include <nlohmann/json.hpp>
 
 #include "base/version.hpp"
 #include "comm/communicator.hpp"
+#include "comm/rank_report.hpp"
 #include "control/bootstrap/dial.hpp"
 #include "control/control_thread.hpp"
 #include "control/exchange_purpose.hpp"
@@ -96,85 +96,57 @@ class HostileMember {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-nlohmann::json report() {
-  return {{"plans", nlohmann::json::object()},
-          {"staging", 1 << 20},
-          {"longest", 1 << 20},
-          {"links", nlohmann::json::object()},
-          {"kind", 0},
-          {"unreachable", ""},
-          {"word", {0, 0}},
-          {"cores", "0"},
-          {"arena", 1 << 21},
-          {"routes", nlohmann::json::object()},
-          {"crowding", 1},
-          {"name", "elsewhere"},
-          {"boot", ""},
-          {"device", {"none", "", 0, nlohmann::json::array(), "", "", 0, "", ""}}};
+RankReport report() {
+  RankReport report;
+  report.fabric.staging = report.fabric.longest = 1 << 20;
+  report.fabric.cores = "0";
+  report.host = "elsewhere";
+  return report;
 }
-nlohmann::json conclusion() {
-  const nlohmann::json link = {1e-6, 1e-10, 1e-7, true};
-  return {{"reading", 0}, {"shares_cores", false}, {"inside", link}, {"between", link}};
+ConclusionsPage conclusion(std::string table = "") {
+  const link::LinkCost link{1e-6, 1e-10, 1e-7, true};
+  return {
+      .conclusions = {transports::ReadAccess::None, false}, .table = std::move(table), .inside = link, .between = link};
 }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
-TEST(HostileMember, DeeplyNestedReportsAreRejected) {
+/// What our rank says of a table that rank 0 sends.
+std::string told_of(const std::string& table) {
+  HostileMember member(0);
+  member.give(pack_fields(report()));
+  member.give("");  // our rank describes its host
+  member.give(pack_fields(conclusion(table)));
+  return member.outcome();
+}
+
+TEST(HostileMember, DeeplyNestedTextsAreRejected) {
   constexpr size_t kDeep = 400000;
   HostileMember in_its_info(1, R"({"version":)" + nested(kDeep) + "}");
   EXPECT_TRUE(contains(in_its_info.outcome(), "nested deeper than 16"));
-  HostileMember in_its_report(1);
-  in_its_report.give(R"({"plans":)" + nested(kDeep) + "}");
-  EXPECT_TRUE(contains(in_its_report.outcome(), "nested deeper than 16"));
-  HostileMember in_its_table(0);
-  in_its_table.give(report().dump());
-  in_its_table.give("");  // our rank describes its host
-  auto deep = conclusion();
-  deep["table"] = R"({"rows":)" + nested(kDeep) + "}";
-  in_its_table.give(deep.dump());
-  const std::string told = in_its_table.outcome();
+  const std::string told = told_of(R"({"rows":)" + nested(kDeep) + "}");
   EXPECT_TRUE(contains(told, "decision table cannot be read") && contains(told, "nested deeper than 16")) << told;
 }
 
-TEST(HostileMember, InvalidNumbersAreRejected) {
-  for (const nlohmann::json& number : {nlohmann::json(1e300), nlohmann::json(-1), nlohmann::json("x")}) {
+TEST(HostileMember, InvalidReportsAreRejected) {
+  RankReport odd = report();
+  odd.crowding = 1e300;
+  const std::string right = pack_fields(report());
+  for (const std::string& bytes :
+       {std::string(), right.substr(1), right + "x", std::string(1000, '\xff'), pack_fields(odd)}) {
     HostileMember member(1);
-    auto odd = report();
-    odd["staging"] = number;
-    member.give(odd.dump());
-    EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
+    member.give(bytes);
+    EXPECT_TRUE(contains(member.outcome(), "the report of rank 1 is invalid"));
   }
   HostileMember member(1);
-  member.give(report().dump());
-  auto odd = conclusion();
-  odd["reading"] = 1e300;
-  member.give(odd.dump());
-  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
-}
-
-/// Also of what is used in log messages only.
-TEST(HostileMember, AnInvalidArenaSizeIsRejected) {
-  HostileMember member(1);
-  auto odd = report();
-  odd["arena"] = 1e300;
-  member.give(odd.dump());
-  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
+  member.give(right);
+  member.give(pack_fields(conclusion()) + "x");
+  EXPECT_TRUE(contains(member.outcome(), "the report of rank 1 is invalid"));
 }
 
 /// A decision table with this row and this order, else a right one.
 std::string table(const std::string& row, const std::string& order = "[]") {
   return R"({"rows":[)" + row + R"(],"direct":["direct","lanes",1024,1,0],"rules":[[1,2,3,4,5]],"order":)" + order +
          R"(,"partial":"","round_each":false})";
-}
-
-/// What our rank says of a table that rank 0 sends.
-std::string told_of(const std::string& table) {
-  HostileMember member(0);
-  member.give(report().dump());
-  member.give("");  // our rank describes its host
-  auto with_table = conclusion();
-  with_table["table"] = table;
-  member.give(with_table.dump());
-  return member.outcome();
 }
 
 /// Rank 0 provides the decision table. A rank has no plan if the algorithm does not support the number of ranks.

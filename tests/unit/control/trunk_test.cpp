@@ -124,16 +124,16 @@ TEST(Trunk, ChannelsThatMayNotBeOpenedAreRefusedAlone) {
 
 /// Splits whose ranks are not complete, each held by one message of a peer: 256, and one for each rank of this process.
 TEST(Trunk, IncompleteSplitsOfPeersAreFew) {
-  constexpr uint64_t kMost = 257;
+  constexpr uint64_t kMax = 257;
   const Stranger stranger;
-  for (uint64_t i = 1; i <= kMost; ++i)
+  for (uint64_t i = 1; i <= kMax; ++i)
     stranger.send(pack(OpenChannel{i, "split " + std::to_string(i), pack_body(registration(2, 1))}));
-  for (uint64_t i = 1; i <= kMost; ++i) ASSERT_EQ(kind_of(stranger.receive()), Kind::Carried) << i;
-  stranger.send(pack(OpenChannel{kMost + 1, "one more", pack_body(registration(2, 1))}));
+  for (uint64_t i = 1; i <= kMax; ++i) ASSERT_EQ(kind_of(stranger.receive()), Kind::Carried) << i;
+  stranger.send(pack(OpenChannel{kMax + 1, "one more", pack_body(registration(2, 1))}));
   EXPECT_TRUE(contains(stranger.refusal(), "257 splits wait for ranks"));
   stranger.send(pack(CloseChannel{7}));
   EXPECT_EQ(kind_of(stranger.receive()), Kind::CloseChannel);
-  stranger.send(pack(OpenChannel{kMost + 2, "instead", pack_body(registration(2, 1))}));
+  stranger.send(pack(OpenChannel{kMax + 2, "instead", pack_body(registration(2, 1))}));
   const std::string welcome = stranger.receive();
   EXPECT_EQ(kind_of(welcome.substr(Carried::kBodyBytes)), Kind::Welcome);
 }

@@ -1,4 +1,4 @@
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 
 #include <gtest/gtest.h>
 

@@ -148,18 +148,18 @@ TEST(DirectStoreInAnyOrder, NeverContinuesWhenTheReaderOwnsTheMemory) {
 /// Both at full speed, one word per tile. ThreadSanitizer reports two writers of a tile, and a read that comes too
 /// early.
 TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
-  constexpr uint64_t kMessages = 20000, kMost = 40;
+  constexpr uint64_t kMessages = 20000, kMax = 40;
   struct Shared {
     Ends<HostMemory> ends;
-    uint64_t from[kMost], to[kMost];
+    uint64_t from[kMax], to[kMax];
     alignas(64) uint64_t published = 0;
   } shared;
   std::thread writer([&] {
     Ends<HostMemory>& ends = shared.ends;
     Tiles mine;
     for (uint64_t message = 0; message < kMessages; ++message) {
-      for (uint64_t i = 0; i < kMost; ++i) shared.from[i] = message * kMost + i;
-      ends.publish(1 + message % kMost);
+      for (uint64_t i = 0; i < kMax; ++i) shared.from[i] = message * kMax + i;
+      ends.publish(1 + message % kMax);
       HostMemory::store_release(&shared.published, message + 1);
       for (;;) {
         HostWire::refresh(ends.out);
@@ -177,7 +177,7 @@ TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   InLink& in = shared.ends.in;
   for (uint64_t message = 0; message < kMessages; ++message) {
     while (HostMemory::load_acquire(&shared.published) <= message) std::this_thread::yield();
-    const uint64_t tiles = 1 + message % kMost;
+    const uint64_t tiles = 1 + message % kMax;
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);
     Tiles mine;
@@ -186,7 +186,7 @@ TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
       if (status != TileStatus::Claimed) continue;
       for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
     }
-    for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMost + i ? 1U : 0U;
+    for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMax + i ? 1U : 0U;
     HostWire::consume(in, {});
   }
   writer.join();

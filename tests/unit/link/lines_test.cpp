@@ -1,5 +1,5 @@
 // Messages in lines, both ends played by one thread. All interleavings of two: tests/gpu/litmus.
-#include "link/lines.hpp"
+#include "link/ll.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,20 +17,20 @@ struct PlainMemory {
   static void store_line(Line* at, const Line& line) { *at = line; }
 };
 
-constexpr uint64_t kMost = 64;  // bytes of a message
+constexpr uint64_t kMax = 64;  // bytes of a message
 
 template <class Wire>
 struct Ends {
-  std::vector<Line> memory = std::vector<Line>(kLineSlots * line_slot_bytes(kMost) / sizeof(Line));
+  std::vector<Line> memory = std::vector<Line>(kLlSlots * line_slot_bytes(kMax) / sizeof(Line));
   uint64_t consumed = 0;
   OutLink out{.consumed = &consumed,
               .arena = reinterpret_cast<unsigned char*>(memory.data()),
-              .push_bytes = line_slot_bytes(kMost),
-              .form = Form::Lines};
+              .push_bytes = line_slot_bytes(kMax),
+              .form = Form::Ll};
   InLink in{.consumed = &consumed,
             .arena = reinterpret_cast<unsigned char*>(memory.data()),
-            .arena_bytes = kLineSlots * line_slot_bytes(kMost),
-            .form = Form::Lines};
+            .arena_bytes = kLlSlots * line_slot_bytes(kMax),
+            .form = Form::Ll};
   Header header{};
   Arrival arrival;
 
@@ -51,18 +51,18 @@ struct Ends {
   }
 };
 
-using Usual = LineWire<PlainMemory>;
-using ShortPeriod = LineWire<PlainMemory, kLineSlots, 4>;
+using Usual = LlWire<PlainMemory>;
+using ShortPeriod = LlWire<PlainMemory, kLlSlots, 4>;
 
 TEST(Lines, BringTagLengthAndBytes) {
   Ends<Usual> ends;
   EXPECT_EQ(Usual::poll(ends.in, ends.header, ends.arrival), Poll::Empty);
-  ends.send(kTagMask - 5, kMost, 0xfedcba9876543210);
+  ends.send(kTagMask - 5, kMax, 0xfedcba9876543210);
   ASSERT_EQ(Usual::poll(ends.in, ends.header, ends.arrival), Poll::Ready);
   EXPECT_EQ(ends.header.tag, kTagMask - 5);
-  EXPECT_EQ(ends.header.length, kMost);
-  EXPECT_EQ(ends.arrival.where, Where::Lines);
-  for (uint64_t line = 1; line < lines_of(kMost); ++line) {
+  EXPECT_EQ(ends.header.length, kMax);
+  EXPECT_EQ(ends.arrival.where, Where::Flagged);
+  for (uint64_t line = 1; line < lines_of(kMax); ++line) {
     uint64_t data = 0;
     ASSERT_TRUE(Usual::load(ends.arrival, line, data));
     EXPECT_EQ(data, 0xfedcba9876543210 + line);
@@ -85,22 +85,22 @@ TEST(Lines, AreNotThereBeforeBothWordsHaveCome) {
 
 TEST(Lines, FillTheirSlotsAndGetThemBackByHalves) {
   Ends<Usual> ends;
-  for (uint32_t m = 0; m < kLineSlots; ++m) {
+  for (uint32_t m = 0; m < kLlSlots; ++m) {
     ASSERT_TRUE(Usual::can_publish(ends.out));
     ends.send(m, 8, m);
   }
   EXPECT_FALSE(Usual::can_publish(ends.out));
-  for (uint32_t m = 0; m < kLineSlots / 2; ++m) {
+  for (uint32_t m = 0; m < kLlSlots / 2; ++m) {
     EXPECT_FALSE(Usual::can_publish(ends.out));
     Usual::consume(ends.in);
   }
   EXPECT_TRUE(Usual::can_publish(ends.out));
-  EXPECT_EQ(ends.out.acked, kLineSlots / 2);
+  EXPECT_EQ(ends.out.acked, kLlSlots / 2);
 }
 
 TEST(Lines, IgnoreAnImpossibleCounter) {
   Ends<Usual> ends;
-  for (uint32_t m = 0; m < kLineSlots; ++m) ends.send(m, 8, m);
+  for (uint32_t m = 0; m < kLlSlots; ++m) ends.send(m, 8, m);
   ends.consumed = 1000;
   EXPECT_FALSE(Usual::can_publish(ends.out));
 }
@@ -113,7 +113,7 @@ int stale_lines() {
   int stale = 0;
   for (uint64_t m = 0; m < 4000; ++m) {
     stale += ends.come();
-    ends.send(m, random() % 16 == 0 ? random() % (kMost + 1) : 8, m);
+    ends.send(m, random() % 16 == 0 ? random() % (kMax + 1) : 8, m);
     uint64_t data = 0;
     EXPECT_EQ(Wire::poll(ends.in, ends.header, ends.arrival), Poll::Ready);
     for (uint64_t line = 1; line < lines_of(ends.header.length); ++line)

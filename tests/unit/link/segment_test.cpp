@@ -1,4 +1,4 @@
-#include "transports/shm/segment.hpp"
+#include "link/segment.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "tutti/error.hpp"
 
-namespace tutti::transports {
+namespace tutti::link {
 namespace {
 
 Fd memfd(uint64_t bytes, unsigned flags, int seals) {
@@ -200,4 +200,4 @@ TEST(Segment, RefusesHugePages) {
 }
 
 }  // namespace
-}  // namespace tutti::transports
+}  // namespace tutti::link

@@ -177,7 +177,7 @@ std::string document(const std::string& plans) {
 }
 
 TEST(PlanJson, RefusesHostileTextsInBoundedTimeAndMemory) {
-  constexpr size_t kMost = kMaxPlanText - 4096;
+  constexpr size_t kMax = kMaxPlanText - 4096;
   const std::string lanes = R"([{"rank": 0, "partitions": [1], "lanes": [)";
   const struct {
     std::string before, unit, after;  // `unit` repeated to the maximum size
@@ -207,8 +207,8 @@ TEST(PlanJson, RefusesHostileTextsInBoundedTimeAndMemory) {
   };
   for (const auto& c : cases) {
     std::string text = c.before;
-    text.reserve(kMost + 8192);
-    while (text.size() < kMost && !c.unit.empty()) text += c.unit;
+    text.reserve(kMax + 8192);
+    while (text.size() < kMax && !c.unit.empty()) text += c.unit;
     text += c.after;
     const std::string says = error_of(text);
     EXPECT_NE(says.find(c.says), std::string::npos) << text.substr(0, 200) << ": " << says;

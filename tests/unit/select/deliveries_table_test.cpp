@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using exec::Delivery;
 
-constexpr uint64_t kMost = 64 << 20;  // bytes
+constexpr uint64_t kMax = 64 << 20;  // bytes
 
 struct Reader {
   const char* name;
@@ -28,7 +28,7 @@ const std::vector<Reader> kReaders = {{"a thread of the process", {.address = tr
                                       {"a process", {.mapped = true, .cma = true, .cooperative = true}},
                                       {"a process, CMA refused", {.mapped = true, .cooperative = true}},
                                       {"another host, by tcp", {.address = true}},
-                                      {"a reader with slots", {.push_bytes = kMost}}};
+                                      {"a reader with slots", {.push_bytes = kMax}}};
 
 exec::DeliveryRules rules_for(Collective collective, Rank ranks, uint64_t block) {
   if (collective == Collective::SendRecv) return deliveries_of_transfers({});
@@ -51,7 +51,7 @@ std::string deliveries(Collective collective, Rank ranks, bool shared, const Rea
   const auto at = [&](uint64_t bytes) { return delivery(collective, ranks, bytes, shared, reader); };
   Delivery last = at(64);
   std::string text = exec::name_of(last);
-  for (uint64_t low = 64, high = 128; high <= kMost; low = high, high *= 2) {
+  for (uint64_t low = 64, high = 128; high <= kMax; low = high, high *= 2) {
     if (at(high) == last) continue;
     uint64_t same = low, first = high;  // the first size with another delivery, by bisection
     while (first - same > 1) {
@@ -126,7 +126,7 @@ TEST(DeliveryRules, StageWhatDoesNotStay) {
 TEST(DeliveryRules, ReadersExpectWhateverWritersDecide) {
   for (size_t c = 0; c < kCollectives; ++c) {
     for (const Reader& reader : kReaders) {
-      for (uint64_t bytes = 1; bytes <= kMost; bytes *= 2) {
+      for (uint64_t bytes = 1; bytes <= kMax; bytes *= 2) {
         const auto rules = rules_for(static_cast<Collective>(c), 2, bytes);
         for (const bool shared : {false, true}) {
           if (!is_zero_copy(delivery_of({.bytes = bytes, .stays = true, .shared = shared}, reader.access, rules)))

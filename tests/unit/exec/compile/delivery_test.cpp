@@ -31,10 +31,10 @@ TEST(Decide, TellsTheReasonOfWhatItDecides) {
       {{.bytes = 3000, .stays = true}, kProcess, Delivery::Cma, "kernel copies"},
       {{.bytes = 3000, .stays = true}, {.mapped = true}, Delivery::Staged, "cannot read the buffer"},
       {{.bytes = 3000, .stays = true}, {.push_bytes = 4096}, Delivery::Pushed, "written to slots"},
-      {{.bytes = 8}, {.push_bytes = 4096, .line_bytes = 512}, Delivery::Lines, "brings its flag"},
-      {{.bytes = 512, .stays = true}, {.push_bytes = 4096, .line_bytes = 512}, Delivery::Lines, "brings its flag"},
-      {{.bytes = 513}, {.push_bytes = 4096, .line_bytes = 512, .whole_line_bytes = 999}, Delivery::WholeLines, "flag"},
-      {{.bytes = 513, .stays = true}, {.push_bytes = 4096, .line_bytes = 512}, Delivery::Pushed, "written to"}};
+      {{.bytes = 8}, {.push_bytes = 4096, .ll_bytes = 512}, Delivery::Ll, "brings its flag"},
+      {{.bytes = 512, .stays = true}, {.push_bytes = 4096, .ll_bytes = 512}, Delivery::Ll, "brings its flag"},
+      {{.bytes = 513}, {.push_bytes = 4096, .ll_bytes = 512, .ll128_bytes = 999}, Delivery::Ll128, "flag"},
+      {{.bytes = 513, .stays = true}, {.push_bytes = 4096, .ll_bytes = 512}, Delivery::Pushed, "written to"}};
   for (const Case& one : cases) {
     const Decision decision = decide(one.message, one.out, kRules);
     EXPECT_EQ(decision.delivery, one.delivery) << one.why;

@@ -45,7 +45,7 @@ Program all_reduce(const char* name, Rank ranks, Rank me, const PeerTraits& trai
                 .window = 30000,
                 .element_bytes = 4,
                 .width = width,
-                .method = traits[0].out.line_bytes > 0 ? &methods::ll : &methods::lanes,
+                .method = traits[0].out.ll_bytes > 0 ? &methods::ll : &methods::lanes,
                 .rules = {.address_from = 8192}},
                traits);
 }
@@ -103,7 +103,7 @@ TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it 
 }
 
 PeerTraits lines_up_to(uint64_t bytes, Rank ranks) {
-  const link::Access access{.push_bytes = 1 << 20, .line_bytes = bytes};
+  const link::Access access{.push_bytes = 1 << 20, .ll_bytes = bytes};
   return PeerTraits(static_cast<size_t>(ranks), {.out = access, .in = access});
 }
 
@@ -113,9 +113,9 @@ TEST(Lower, SendsShortMessagesInLinesOnLinksOfTheirOwn) {
   EXPECT_EQ(program.out_links.size(), 4u);
   for (const WindowProgram* window : {&program.full, &program.last}) {
     const bool is_short = window == &program.last;
-    const auto in_lines = [](const LinkId& link) { return link.link_lane == link::kLineLanes; };
+    const auto in_lines = [](const LinkId& link) { return link.link_lane == link::kLlLanes; };
     for (const Out& out : window->outs) {
-      EXPECT_EQ(out.delivery, is_short ? Delivery::Lines : Delivery::Pushed);
+      EXPECT_EQ(out.delivery, is_short ? Delivery::Ll : Delivery::Pushed);
       EXPECT_EQ(in_lines(program.out_links[out.link]), is_short);
     }
     for (const uint32_t in : window->arrivals) EXPECT_EQ(in_lines(program.in_links[in]), is_short);

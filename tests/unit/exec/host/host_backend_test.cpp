@@ -1,5 +1,5 @@
-// Calls on the host executor, on one thread and wide: ranks are threads of this process.
-#include "exec/host/host_executor.hpp"
+// Calls on the host backend, on one thread and wide: ranks are threads of this process.
+#include "exec/host/host_backend.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,23 +31,23 @@ constexpr uint32_t kCount = 10000;
 
 struct Side {
   Side(Wires& wires, Rank rank, Rank ranks, uint32_t threads) : connector(wires, rank), links(connector) {
-    executor = std::make_unique<HostExecutor>(HostExecutor::Context{.rank = rank,
-                                                                    .ranks = ranks,
-                                                                    .links = &links,
-                                                                    .arena = &arena,
-                                                                    .engines = {},
-                                                                    .failed = &failed,
-                                                                    .observer = &observer,
-                                                                    .backoff = &backoff,
-                                                                    .threads = threads});
+    backend = std::make_unique<HostBackend>(HostBackend::Context{.rank = rank,
+                                                                 .ranks = ranks,
+                                                                 .links = &links,
+                                                                 .arena = &arena,
+                                                                 .engines = {},
+                                                                 .failed = &failed,
+                                                                 .observer = &observer,
+                                                                 .backoff = &backoff,
+                                                                 .threads = threads});
     const plan::RankPlan plan =
         plan::generate(*plan::find_algorithm(Collective::AllReduce, "two_shot"), {Collective::AllReduce, ranks}, rank);
     const Reduction sum{.type = DType::U32, .op = Op::Sum};
-    execution = executor->compile(
+    execution = backend->compile(
         plan, {.count = kCount, .window = 700, .element_bytes = 4, .width = 8, .rules = {.address_from = 8192}}, &sum);
     for (uint32_t i = 0; i < kCount; ++i) in.push_back(i + static_cast<uint32_t>(rank));
   }
-  void launch(uint64_t tag) { executor->launch(*execution, {.in = in.data(), .out = out.data(), .tag = tag}); }
+  void launch(uint64_t tag) { backend->enqueue(*execution, {.in = in.data(), .out = out.data(), .tag = tag}); }
 
   Wired connector;
   Links links;
@@ -56,29 +56,29 @@ struct Side {
   std::atomic<uint32_t> failed{0};
   Silent observer;
   Backoff backoff{.spins = 0};
-  std::unique_ptr<HostExecutor> executor;
+  std::unique_ptr<HostBackend> backend;
   std::unique_ptr<Execution> execution;
   std::vector<uint32_t> in, out = std::vector<uint32_t>(kCount);
 };
 
-class HostExecutorOf : public testing::TestWithParam<uint32_t> {};  // threads
+class HostBackendOf : public testing::TestWithParam<uint32_t> {};  // threads
 
-TEST_P(HostExecutorOf, RunsAWideProgramAgainAndAgain) {
+TEST_P(HostBackendOf, RunsAWideProgramAgainAndAgain) {
   Wires wires;
   Side first(wires, 0, 2, GetParam()), second(wires, 1, 2, GetParam());
   EXPECT_EQ(first.execution->program().width, 8u);
   for (uint64_t call = 1; call <= 20; ++call) {
     first.launch(call);
     second.launch(call);
-    Executor* const both[] = {first.executor.get(), second.executor.get()};
-    while (!first.executor->done() || !second.executor->done()) {
-      std::vector<Executor*> running;
-      for (Executor* e : both) {
+    Pending* const both[] = {first.backend.get(), second.backend.get()};
+    while (!first.backend->done() || !second.backend->done()) {
+      std::vector<Pending*> running;
+      for (Pending* e : both) {
         if (!e->done()) running.push_back(e);
       }
-      drain_one(running, first.backoff);
+      wait_for_one(running, first.backoff);
     }
-    ASSERT_TRUE(first.executor->status().ok() && second.executor->status().ok());
+    ASSERT_TRUE(first.backend->status().ok() && second.backend->status().ok());
     for (uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(first.out[i], 2 * i + 1) << i;
     ASSERT_EQ(first.out, second.out);
     std::fill(first.out.begin(), first.out.end(), 0);
@@ -86,7 +86,7 @@ TEST_P(HostExecutorOf, RunsAWideProgramAgainAndAgain) {
   }
 }
 
-TEST_P(HostExecutorOf, EndsWhenTheCommunicatorHasFailed) {
+TEST_P(HostBackendOf, EndsWhenTheCommunicatorHasFailed) {
   Wires wires;
   Side alone(wires, 0, 2, GetParam());
   alone.launch(1);  // the other rank never comes
@@ -94,23 +94,23 @@ TEST_P(HostExecutorOf, EndsWhenTheCommunicatorHasFailed) {
     while (alone.observer.stalls == 0) std::this_thread::yield();
     alone.failed = 1;
   });
-  alone.executor->drain();
-  EXPECT_EQ(alone.executor->status().code, Code::Aborted);
+  alone.backend->wait();
+  EXPECT_EQ(alone.backend->status().code, Code::Aborted);
   EXPECT_GT(alone.observer.awaits, 0u) << "the stall named what all threads wait for";
 }
 
-TEST_P(HostExecutorOf, ReportsAFaultOfAnyThread) {
+TEST_P(HostBackendOf, ReportsAFaultOfAnyThread) {
   Wires wires;
   Side first(wires, 0, 2, GetParam()), second(wires, 1, 2, GetParam());
   first.launch(1);
   second.launch(2);  // another call
-  std::jthread other([&] { second.executor->drain(); });
-  first.executor->drain();
+  std::jthread other([&] { second.backend->wait(); });
+  first.backend->wait();
   second.failed = 1;
-  EXPECT_EQ(first.executor->status().code, Code::ProtocolError);
+  EXPECT_EQ(first.backend->status().code, Code::ProtocolError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, HostExecutorOf, testing::Values(1, 3, 8),
+INSTANTIATE_TEST_SUITE_P(Threads, HostBackendOf, testing::Values(1, 3, 8),
                          [](const auto& test) { return std::to_string(test.param); });
 
 }  // namespace

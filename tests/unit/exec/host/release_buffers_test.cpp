@@ -22,7 +22,7 @@
 
 #include "base/deadline.hpp"
 #include "exec/host/host_policies.hpp"
-#include "exec/host/wait.hpp"
+#include "exec/wait.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
 

@@ -1,0 +1,62 @@
+// The backends that this process has: registered ones, and those of modules.
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "exec/backend.hpp"
+
+namespace tutti::exec {
+namespace {
+
+struct Registry {
+  std::vector<const BackendEntry*> usable;
+  std::vector<transports::UnusableModule> unusable;
+};
+
+Registry& registry() {
+  static auto* const kRegistry = new Registry;
+  return *kRegistry;
+}
+
+/// Bytes of the first version's entry: what every one has.
+constexpr uint64_t kEntryBytes = sizeof(BackendEntry);
+
+/// Why this backend does not fit this library; "" if it does.
+std::string misfit(const BackendEntry& entry) {
+  if (entry.bytes >= kEntryBytes && entry.abi == kBackendAbi && entry.layout == kBackendLayout) return "";
+  return fmt::format(
+      "its backend was built for another version of this library (interface {}; this one has {}): build "
+      "it again with this library",
+      entry.abi, kBackendAbi);
+}
+
+void add(const BackendEntry& entry) {
+  register_methods(entry.methods);
+  registry().usable.push_back(&entry);
+}
+
+const Registry& with_modules() {
+  static const bool kLoaded = [] {
+    for (const transports::LoadedModule& module : transports::loaded_modules()) {
+      if (module.backend == nullptr) continue;
+      const BackendEntry& entry = *static_cast<const BackendEntry*>(module.backend);
+      const std::string why_not = misfit(entry);
+      if (why_not.empty()) {
+        add(entry);
+      } else {
+        log_warn("module {} cannot be used: {}", module.name, why_not);
+        registry().unusable.push_back({module.name, why_not});
+      }
+    }
+    return true;
+  }();
+  (void)kLoaded;
+  return registry();
+}
+
+}  // namespace
+
+BackendRegistration::BackendRegistration(const BackendEntry& entry) { add(*new BackendEntry(entry)); }
+
+const std::vector<const BackendEntry*>& backends() { return with_modules().usable; }
+const std::vector<transports::UnusableModule>& unusable_backends() { return with_modules().unusable; }
+
+}  // namespace tutti::exec

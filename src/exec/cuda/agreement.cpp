@@ -1,0 +1,164 @@
+// What ranks with GPUs tell each other when a communicator is made, and what follows: which methods they can use.
+#include <algorithm>
+#include <map>
+
+#include "base/env.hpp"
+#include "base/fields.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "base/printable.hpp"
+#include "exec/cuda/cuda_backend.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+constexpr const char* kSeveralHosts = "the ranks are of several hosts";
+// A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
+constexpr uint64_t kMaxItems = 512;
+
+}  // namespace
+
+std::string CudaBackend::report() const {
+  return pack_fields(Report{.processor = {.id = device_.id(),
+                                          .model = device_.model(),
+                                          .driver = driver_version(),
+                                          .address = device_.address()},
+                            .blocks = resident_,
+                            .whole_lines_to = transport_.ll128_capable_peers(),
+                            .why_no_nvls = tutti::cuda::why_no_multicast(device_)});
+}
+
+/// All that share a GPU must run on it at the same time, as they wait for each other.
+std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports) {
+  std::vector<Processor> processors;
+  std::map<std::string, uint32_t> sharers;
+  for (const std::string& text : reports) {
+    try {
+      reports_.push_back(unpack_fields<Report>(text));
+    } catch (const Error& error) {
+      throw_error(Code::ProtocolError, "what rank {} reports of its GPU is invalid ({})", reports_.size(),
+                  error.what());
+    }
+    processors.push_back(reports_.back().processor);
+    ++sharers[processors.back().id];
+  }
+  for (size_t peer = 0; peer < reports_.size(); ++peer) {
+    const uint32_t ranks = sharers[processors[peer].id];
+    if (reports_[peer].blocks >= ranks) continue;
+    throw_error(Code::Unsupported,
+                "{} ranks share the GPU of rank {}, which runs {} of their blocks at the same time: lower "
+                "TUTTI_BLOCK_THREADS, or use more GPUs",
+                ranks, peer, reports_[peer].blocks);
+  }
+  some_share_ = sharers.size() < reports_.size();
+  max_blocks_ = std::clamp(resident_ / sharers[device_.id()], 1U, static_cast<uint32_t>(env().max_blocks));
+  return processors;
+}
+
+/// Do 16 bytes times 8 stay whole, where `of` reads what `one` stores?
+bool CudaBackend::keeps_lines_whole(size_t one, size_t of) const {
+  const std::vector<std::string>& to = reports_[one].whole_lines_to;
+  return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
+}
+
+Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) {
+  const auto me = static_cast<size_t>(context_.wireup->rank());
+  bool all_whole = true;
+  std::vector<bool> whole;
+  for (size_t one = 0; one < reports_.size(); ++one) {
+    for (size_t of = 0; of < reports_.size(); ++of) all_whole = all_whole && keeps_lines_whole(one, of);
+    whole.push_back(keeps_lines_whole(me, one) && keeps_lines_whole(one, me));
+  }
+  transport_.set_ll128_peers(std::move(whole));
+  const std::string why_no_nvls = agree_on_nvls(wanted, exchange);
+  return {.methods = usable_methods(wanted, all_whole, why_no_nvls),
+          .near = {machine_constants().cuda_alpha, machine_constants().cuda_beta, machine_constants().cuda_message},
+          .relay = machine_constants().cuda_proxy,
+          .relay_beta = machine_constants().cuda_beta,
+          .gamma = machine_constants().cuda_fold_gamma,
+          .staging = uint64_t{1} << 40,  // messages are pushed to slots of the link
+          .message = transport_.longest_message(),
+          .max_width = static_cast<uint32_t>(env().max_blocks),
+          .links_in_host_memory = env().cuda_memory == CudaMemory::Host};
+}
+
+/// Why no switch between the ranks' GPUs can fold; "": as far as they know, one can.
+std::string CudaBackend::why_no_nvls() const {
+  if (reports_.size() == 1) return "there is nobody to fold with";
+  for (size_t peer = 0; peer < reports_.size(); ++peer) {
+    const std::string& why = reports_[peer].why_no_nvls;
+    if (!why.empty()) return fmt::format("rank {}: {}", peer, why);
+  }
+  if (proxy_) return kSeveralHosts;
+  return some_share_ ? "several ranks share a GPU" : "";
+}
+
+/// The switch between the ranks' GPUs, if it is asked for, or if the profile has times of it. Returns why there can be
+/// none.
+std::string CudaBackend::agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange) {
+  const bool forced = wanted.forced.contains(methods::nvls.name);
+  const bool measured = wanted.measured.contains(methods::nvls.name) && reports_.size() > 1;
+  std::string why = why_no_nvls();
+  if (why.empty() && (forced || measured)) why = make_nvls(exchange);
+  if (measured && !forced && !why.empty() && context_.wireup->rank() == 0) {
+    log_warn("the profile has times of nvls, which cannot be used: {}", why);
+  }
+  return why;
+}
+
+/// On all ranks. Returns the reason if one cannot; then there is none.
+std::string CudaBackend::make_nvls(const Exchange& exchange) {
+  const auto on_all = [&](const auto& step) {
+    std::string why;
+    try {
+      step();
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    const std::vector<std::string> all = exchange(why);
+    for (size_t peer = 0; peer < all.size(); ++peer) {
+      if (!all[peer].empty()) return fmt::format("rank {}: {}", peer, printable(all[peer]));
+    }
+    return std::string();
+  };
+  std::string why = on_all([&] {
+    multimem_ = std::make_unique<Multimem>(context_, device_, pool_);
+    multimem_->join(Deadline::in(context_.init_timeout));
+  });
+  if (why.empty()) why = on_all([&] { multimem_->bind(); });
+  if (!why.empty()) multimem_.reset();
+  return why;
+}
+
+std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wanted, bool all_whole,
+                                                      const std::string& why_no_nvls) {
+  const auto ranks = static_cast<uint64_t>(reports_.size());
+  link::Access can;
+  if (ranks > 1) can = transport_.capabilities(context_.wireup->rank() == 0 ? 1 : 0, {}).out;
+  const std::string far = proxy_ ? kSeveralHosts : "";
+  const std::string torn = all_whole ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
+  const std::string unasked = "its memory is made where TUTTI_METHOD forces nvls, or a profile has its times";
+  // Where it is demanded, messages between other GPUs travel in slots.
+  const bool demanded = wanted.forced.contains(methods::ll128.name);
+  const bool has_nvls = multimem_ != nullptr;
+  return {{.method = &methods::slots},
+          {.method = &methods::ll, .why_not = far, .message = can.ll_bytes, .rounds = 1},
+          {.method = &methods::ll128,
+           .why_not = far.empty() && !demanded ? torn : far,
+           .message = can.ll128_bytes,
+           .rounds = 1},
+          {.method = &methods::copy_engine,
+           .why_not = far,
+           .staging = copies_ != nullptr ? Copies::slot_bytes() : 0,
+           .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
+          {.method = &methods::nvls,
+           .why_not = has_nvls               ? ""
+                      : !why_no_nvls.empty() ? why_no_nvls
+                                             : unasked,
+           .if_forced = !has_nvls && why_no_nvls.empty(),
+           .window = Multimem::slot_bytes(),
+           .least_window = machine_constants().cuda_multimem_window}};
+}
+
+}  // namespace tutti::exec::cuda

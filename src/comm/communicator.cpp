@@ -224,27 +224,28 @@ exec::Pending* Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
   exec::Binding binding{.scale = scale_of(call), .scale_by_address = call.scale_by_address, .stream = call.stream};
+  const Prepared* prepared = nullptr;
   if (call.spec.is_vector) {
     board_->enter_blocks(calls_, call.blocks);
-    const Prepared& prepared = on.planner().vector(call);
+    prepared = &on.planner().vector(call);
     const OwnBlock own = own_block(call, rank());
     if (own.bytes > 0) on.backend().copy(own.to, own.from, own.bytes, call.stream);
-    return enqueue_collective(on, prepared, binding);
+  } else {
+    const KnownCall& known = on.planner().collective(call);
+    prepared = known.program;
+    binding.in = call.in;
+    binding.out = call.out;
+    binding.in_region = &known.in_region;
+    binding.out_region = &known.out_region;
   }
-  const KnownCall& known = on.planner().collective(call);
-  binding.in = call.in;
-  binding.out = call.out;
-  binding.in_region = &known.in_region;
-  binding.out_region = &known.out_region;
-  return enqueue_collective(on, *known.program, binding);
+  if (!on.is_driven()) return enqueue_asynchronously(on, *prepared, binding);
+  binding.tag = next_tag(*prepared);
+  return enqueue(on, *prepared, binding);
 }
 
-/// Calls of an asynchronous backend have ended here when they are enqueued. It numbers them itself, and compares tags.
-exec::Pending* Communicator::enqueue_collective(BackendCalls& on, const Prepared& prepared, exec::Binding& binding) {
-  if (on.is_driven()) {
-    binding.tag = next_tag(prepared);
-    return enqueue(on, prepared, binding);
-  }
+/// Here the call has ended when it is enqueued. The backend numbers it, and compares tags.
+exec::Pending* Communicator::enqueue_asynchronously(BackendCalls& on, const Prepared& prepared,
+                                                    exec::Binding& binding) {
   ++enqueued_;
   binding.tag = prepared.salt & link::kTagMask;
   if (prepared.row.method->counted_apart) board_->uncount();

@@ -118,7 +118,8 @@ Pending* HostBackend::enqueue(Execution& execution, const Binding& binding) {
   return this;
 }
 
-bool HostBackend::poll() {
+/// Inlined into wait(), which the small path takes.
+[[gnu::always_inline]] inline bool HostBackend::pass() {
   bool flushed = true;
   const bool joined = !wide_ || workers_.done();  // before engines move: what workers publish later is not flushed yet
   Turn turn = wide_ ? step_replicas(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
@@ -128,6 +129,8 @@ bool HostBackend::poll() {
   done_ = (turn.done && joined && flushed) || !status_.ok();
   return turn.moved || done_;
 }
+
+bool HostBackend::poll() { return pass(); }
 
 void HostBackend::end_by_fault(const Replica& replica) { status_ = context_.observer->fault(replica.state.fault); }
 
@@ -150,7 +153,7 @@ bool HostBackend::move_engines(bool& flushed) {
 void HostBackend::wait() {
   Pending* const alone = this;
   IdleLoop idle(*context_.backoff);
-  while (!done_) poll() ? idle.ended() : idle.turn({&alone, 1});
+  while (!done_) pass() ? idle.ended() : idle.turn({&alone, 1});
   if (!status_.ok()) abort();
 }
 

@@ -64,6 +64,7 @@ class HostBackend final : public Backend, public Pending {
     std::exception_ptr exception;
   };
 
+  bool pass();
   PeerTraits traits_of(const std::vector<Rank>& peers);
   void give_staging(HostExecution& execution);
   std::vector<Stage*> shared_stages(const HostExecution& execution);

@@ -7,6 +7,7 @@
 #include "base/version.hpp"
 #include "capi/handles.hpp"
 #include "comm/join.hpp"
+#include "comm/placement.hpp"
 #include "comm/submit.hpp"
 
 using namespace tutti;        // NOLINT: this file is the border

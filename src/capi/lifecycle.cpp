@@ -12,6 +12,7 @@
 #include "capi/handles.hpp"
 #include "capi/leaving.hpp"
 #include "comm/join.hpp"
+#include "comm/placement.hpp"
 #include "comm/submit.hpp"
 
 namespace tutti::capi {

@@ -12,6 +12,7 @@
 #include "comm/placement.hpp"
 #include "comm/topology.hpp"
 #include "plan/plan.hpp"
+#include "select/forced.hpp"
 #include "select/gpus.hpp"
 #include "topo/detect.hpp"
 #include "transports/pod_text.hpp"

@@ -1,5 +1,6 @@
 #include "comm/placement.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -66,7 +67,7 @@ uint8_t backend_of(const Call& call, bool other_stream) {
   const uint8_t in = any ? backend_of(call.in != nullptr ? call.in : call.out) : backend_of_scalar(call);
   const uint8_t out = any ? backend_of(call.out != nullptr ? call.out : call.in) : in;
   if (other_stream && (in == kHostBackend || out == kHostBackend)) {  // the stream's backend refuses the buffer
-    if (in != out) return in + out;
+    if (in != out) return std::max(in, out);
     for (uint8_t i = 1; i <= exec::backends().size(); ++i) {
       if (used()[i]) return i;
     }

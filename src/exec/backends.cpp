@@ -1,4 +1,7 @@
 // The backends that this process has: registered ones, and those of modules.
+#include <algorithm>
+#include <string_view>
+
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "exec/backend.hpp"
@@ -46,6 +49,9 @@ const Registry& with_modules() {
         registry().unusable.push_back({module.name, why_not});
       }
     }
+    // Ranks agree on one backend after the other: in the same order, whatever the order of their modules.
+    std::sort(registry().usable.begin(), registry().usable.end(),
+              [](const BackendEntry* a, const BackendEntry* b) { return std::string_view(a->name) < b->name; });
     return true;
   }();
   (void)kLoaded;

@@ -26,8 +26,7 @@ constexpr double kSlower = 10;  // times
 constexpr double kSlower = 1;
 #endif
 constexpr double kDeathSeconds = 0.5 * kSlower;
-constexpr double kHeartbeatSeconds = 1,
-                 kStopSeconds = kHeartbeatSeconds + 3 * kSlower;  // of the limit, and a busy machine
+constexpr double kHeartbeatSeconds = 1, kStopSeconds = kHeartbeatSeconds + 1.5 * kSlower;
 constexpr double kInitSeconds = 4;
 
 enum class Way { Died, Stopped };

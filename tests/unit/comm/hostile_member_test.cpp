@@ -111,7 +111,7 @@ ConclusionsPage conclusion(std::string table = "") {
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 /// What our rank says of a table that rank 0 sends.
-std::string told_of(const std::string& table) {
+std::string answer_to(const std::string& table) {
   HostileMember member(0);
   member.give(pack_fields(report()));
   member.give("");  // our rank describes its host
@@ -123,8 +123,8 @@ TEST(HostileMember, DeeplyNestedTextsAreRejected) {
   constexpr size_t kDeep = 400000;
   HostileMember in_its_info(1, R"({"version":)" + nested(kDeep) + "}");
   EXPECT_TRUE(contains(in_its_info.outcome(), "nested deeper than 16"));
-  const std::string told = told_of(R"({"rows":)" + nested(kDeep) + "}");
-  EXPECT_TRUE(contains(told, "decision table cannot be read") && contains(told, "nested deeper than 16")) << told;
+  const std::string said = answer_to(R"({"rows":)" + nested(kDeep) + "}");
+  EXPECT_TRUE(contains(said, "decision table cannot be read") && contains(said, "nested deeper than 16")) << said;
 }
 
 TEST(HostileMember, InvalidReportsAreRejected) {
@@ -160,15 +160,15 @@ TEST(HostileMember, AnUnusableRowIsRejected) {
         R"(["all_reduce",0,1000,["ring","lanes",1024,1,1]])", R"(["all_reduce",9,1000,["ring","lanes",1024,1,0]])",
         R"(["all_reduce",0,1000,["direct","lanes",1024,1,0]])",
         R"(["all_reduce",0,9,["ring","lanes",1024,1,0]],["all_reduce",0,8,["ring","lanes",1024,1,0]])"}) {
-    const std::string told = told_of(table(row));
-    EXPECT_TRUE(contains(told, "decision table cannot be read")) << row << ": " << told;
+    const std::string said = answer_to(table(row));
+    EXPECT_TRUE(contains(said, "decision table cannot be read")) << row << ": " << said;
   }
 }
 
 TEST(HostileMember, AnOrderThatIsNoneIsRejected) {
   for (const char* order : {"[0,0]", "[0,1,2]", "[1]", "[0,-1]", "[0,1e300]", "[0,4000000000]", "7"}) {
-    const std::string told = told_of(table(R"(["all_reduce",0,1000,["ring","lanes",1024,1,0]])", order));
-    EXPECT_TRUE(contains(told, "decision table cannot be read")) << order << ": " << told;
+    const std::string said = answer_to(table(R"(["all_reduce",0,1000,["ring","lanes",1024,1,0]])", order));
+    EXPECT_TRUE(contains(said, "decision table cannot be read")) << order << ": " << said;
   }
 }
 

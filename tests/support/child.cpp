@@ -115,7 +115,12 @@ Child::~Child() {
 }
 
 void Child::signal(int number) const {
-  if (process_ > 0) kill(process_, number);  // never −1, which means all processes
+  if (process_ <= 0) return;  // never −1, which means all processes
+  kill(process_, number);
+  if (number != SIGSTOP) return;
+  // The kernel hands SIGSTOP to one thread; the others go on until that one gets a core.
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(process_), &info, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 int Child::wait() {

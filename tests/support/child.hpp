@@ -35,7 +35,7 @@ class Child {
   Line& line() { return line_; }
   void tell(const std::string& text) { line_.tell(text); }
   std::string receive(double seconds = 30) { return line_.receive(seconds); }
-  void signal(int number) const;
+  void signal(int number) const;  ///< SIGSTOP: returns once all its threads have stopped
   /// Waits for its end: its exit status, or −(signal number).
   int wait();
 

@@ -162,12 +162,12 @@ ON_FAKE(FakeBlocks, voteAndShareMemory, "FAKE_CUDA_SEED=5") {
   Gpu gpu;
   constexpr uint32_t kPacks = 128;
   uint32_t* const out = device_memory(64);
-  gpu::Pack* const packs = device_memory<gpu::Pack>(2 * kPacks);
+  ptx::Pack* const packs = device_memory<ptx::Pack>(2 * kPacks);
   CHECK_CUDA(gpu.launch("sample_fill", SampleFill{reinterpret_cast<uint32_t*>(packs), kPacks * 4, 0}, 1, 64, nullptr));
   for (const uint64_t bits : {uint64_t{0}, uint64_t{0x1234567800000000}}) {
     SampleVotes arguments{bits, out, packs, packs + kPacks, kPacks};
     void* parameters[] = {&arguments};
-    CHECK_CUDA(cuLaunchKernel(gpu.kernel("sample_votes"), 1, 1, 1, 64, 1, 1, kPacks * sizeof(gpu::Pack), nullptr,
+    CHECK_CUDA(cuLaunchKernel(gpu.kernel("sample_votes"), 1, 1, 1, 64, 1, 1, kPacks * sizeof(ptx::Pack), nullptr,
                               parameters, nullptr));
     EXPECT_EQ(read_back(out + 3), 0U);
     EXPECT_EQ(read_back(out + 40), static_cast<uint32_t>(bits >> 32));

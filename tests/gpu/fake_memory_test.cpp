@@ -167,8 +167,8 @@ ON_FAKE(FakeMemory, isSharedWithAProcessByADescriptor, "FAKE_CUDA_DEVICES=2") {
 
 // The first half of the memory is this process's, the second the other's: each stores into the other's lines.
 void exchange_lines(const Gpu& gpu, CUdeviceptr memory, bool first) {
-  auto* const here = reinterpret_cast<gpu::Words*>(memory);
-  gpu::Words* const there = here + 32;
+  auto* const here = reinterpret_cast<ptx::Words*>(memory);
+  ptx::Words* const there = here + 32;
   uint64_t* const received = device_memory<uint64_t>(1);
   const SampleLines arguments{first ? here : there, first ? there : here, 100, received};
   CHECK_CUDA(gpu.launch("sample_lines", arguments, 1, 32, nullptr));

@@ -294,11 +294,11 @@ TEST(FakeStreams, haveThreadsInTheOrderOfTheSeed) {
 ON_FAKE(FakeStreams, exchangeLinesBetweenKernels, "FAKE_CUDA_DEVICES=2") {
   Gpu other(1), gpu(0);
   CHECK_CUDA(cuCtxEnablePeerAccess(other.context, 0));
-  gpu::Words* const here = device_memory<gpu::Words>(32);
+  ptx::Words* const here = device_memory<ptx::Words>(32);
   uint64_t* const received = device_memory<uint64_t>(2);
   other.use();
   CHECK_CUDA(cuCtxEnablePeerAccess(gpu.context, 0));
-  gpu::Words* const there = device_memory<gpu::Words>(32);
+  ptx::Words* const there = device_memory<ptx::Words>(32);
   const CUstream second = new_stream();
   CHECK_CUDA(other.launch("sample_lines", SampleLines{there, here, 100, received + 1}, 1, 32, second));
   gpu.use();

@@ -26,8 +26,8 @@ struct SampleSum {
 
 /// Sends `rounds` lines to the peer, and receives as many from it. In each word are 4 bytes of data, and a flag above.
 struct SampleLines {
-  tutti::gpu::Words* mine;
-  tutti::gpu::Words* peers;
+  tutti::ptx::Words* mine;
+  tutti::ptx::Words* peers;
   uint32_t rounds;
   uint64_t* received;
 };
@@ -56,7 +56,7 @@ struct SampleOrder {
 struct SampleVotes {
   uint64_t bits;
   uint32_t* out;
-  const tutti::gpu::Pack* from;
-  tutti::gpu::Pack* to;
+  const tutti::ptx::Pack* from;
+  tutti::ptx::Pack* to;
   uint32_t packs;
 };

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "exec/cuda/device.hpp"
-#include "exec/cuda/lanes.hpp"
+#include "exec/gpu/lanes.hpp"
 #include "exec/interpreter.hpp"
 #include "link/ll.hpp"
 
@@ -22,9 +22,9 @@ class BlockGroup {
   TUTTI_DEVICE BlockGroup(BlockShared& shared, const uint64_t* abort) : shared_(shared), abort_(abort) {
     if (leader()) shared.gave_up = 0;  // broadcast() comes before all waiting
   }
-  TUTTI_DEVICE static uint32_t thread() { return gpu::thread_index(); }
-  TUTTI_DEVICE static bool leader() { return gpu::thread_index() == 0; }
-  TUTTI_DEVICE static void sync() { gpu::sync_block(); }
+  TUTTI_DEVICE static uint32_t thread() { return ptx::thread_index(); }
+  TUTTI_DEVICE static bool leader() { return ptx::thread_index() == 0; }
+  TUTTI_DEVICE static void sync() { ptx::sync_block(); }
   TUTTI_DEVICE Outcome broadcast(Outcome outcome) const {
     return static_cast<Outcome>(broadcast(static_cast<uint32_t>(outcome)));
   }
@@ -39,15 +39,15 @@ class BlockGroup {
 
   /// For one thread that waits, in turn `turn`: false if the host has ended the call.
   TUTTI_DEVICE bool keep_waiting(uint32_t turn) const {
-    gpu::poll_pause();
-    return turn % kTurnsToALook != 0 || gpu::load_relaxed(abort_) == 0;
+    ptx::poll_pause();
+    return turn % gpu::kTurnsToALook != 0 || ptx::load_relaxed(abort_) == 0;
   }
   /// One thread: what it has read is nothing, so what follows the next barrier must not be done.
-  TUTTI_DEVICE void give_up() const { gpu::store_relaxed<gpu::Scope::Device>(&shared_.gave_up, 1); }
+  TUTTI_DEVICE void give_up() const { ptx::store_relaxed<ptx::Scope::Device>(&shared_.gave_up, 1); }
   /// A barrier of all threads: whether one of them has given up. Another barrier follows before any thread waits again.
   TUTTI_DEVICE bool any_gave_up() const {
     sync();
-    return gpu::load_relaxed<gpu::Scope::Device>(&shared_.gave_up) != 0;
+    return ptx::load_relaxed<ptx::Scope::Device>(&shared_.gave_up) != 0;
   }
 
  private:
@@ -57,23 +57,23 @@ class BlockGroup {
 
 /// Words that hosts and other GPUs see.
 struct SystemMemory {
-  TUTTI_DEVICE static uint64_t load(const uint64_t* at) { return gpu::load_relaxed<gpu::Scope::System>(at); }
-  TUTTI_DEVICE static uint64_t load_acquire(const uint64_t* at) { return gpu::load_acquire<gpu::Scope::System>(at); }
+  TUTTI_DEVICE static uint64_t load(const uint64_t* at) { return ptx::load_relaxed<ptx::Scope::System>(at); }
+  TUTTI_DEVICE static uint64_t load_acquire(const uint64_t* at) { return ptx::load_acquire<ptx::Scope::System>(at); }
   TUTTI_DEVICE static void store_release(uint64_t* at, uint64_t value) {
-    gpu::store_release<gpu::Scope::System>(at, value);
+    ptx::store_release<ptx::Scope::System>(at, value);
   }
   TUTTI_DEVICE static void store_relaxed(uint64_t* at, uint64_t value) {
-    gpu::store_relaxed<gpu::Scope::System>(at, value);
+    ptx::store_relaxed<ptx::Scope::System>(at, value);
   }
   TUTTI_DEVICE static link::Line load_line(const link::Line* at) {
-    const gpu::Words words = gpu::load_words(reinterpret_cast<const gpu::Words*>(at));
+    const ptx::Words words = ptx::load_words(reinterpret_cast<const ptx::Words*>(at));
     return {{words.low, words.high}};
   }
   TUTTI_DEVICE static void store_line(link::Line* at, const link::Line& line) {
-    gpu::store_words(reinterpret_cast<gpu::Words*>(at), {line.words[0], line.words[1]});
+    ptx::store_words(reinterpret_cast<ptx::Words*>(at), {line.words[0], line.words[1]});
   }
   TUTTI_DEVICE static bool claim(uint64_t* at) {
-    return gpu::exchange_relaxed<gpu::Scope::Device>(at, uint64_t{1}) == 0;
+    return ptx::exchange_relaxed<ptx::Scope::Device>(at, uint64_t{1}) == 0;
   }
   TUTTI_DEVICE static void prefetch(const void*) {}
   TUTTI_DEVICE static void prefetch_for_writing(const void*) {}
@@ -133,9 +133,9 @@ struct ShortWire {
                                           uint64_t) {}
 };
 
-template <KernelKind kKind>
+template <gpu::KernelKind kKind>
 using BlockWire =
-    std::conditional_t<kKind == KernelKind::Short, ShortWire,
-                       std::conditional_t<kKind == KernelKind::Ll, MixedWire, link::SlotWire<SystemMemory>>>;
+    std::conditional_t<kKind == gpu::KernelKind::Short, ShortWire,
+                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, link::SlotWire<SystemMemory>>>;
 
 }  // namespace tutti::exec::cuda

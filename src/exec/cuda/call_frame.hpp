@@ -5,7 +5,7 @@
 
 #include "exec/cuda/block.hpp"
 #include "exec/cuda/device.hpp"
-#include "exec/cuda/lanes.hpp"
+#include "exec/gpu/lanes.hpp"
 
 namespace tutti::exec::cuda {
 
@@ -22,7 +22,7 @@ struct Waits {
 template <class Words>
 class CallFrame {
  public:
-  TUTTI_DEVICE explicit CallFrame(const CallHead& head) : head_(head) {}
+  TUTTI_DEVICE explicit CallFrame(const gpu::CallHead& head) : head_(head) {}
 
   // Kept in no register, since folds need them: the counters change when the call ends.
   TUTTI_DEVICE uint64_t number() const { return SystemMemory::load(&head_.counters->calls) + 1; }
@@ -37,48 +37,48 @@ class CallFrame {
   /// False if the call must not run.
   TUTTI_DEVICE bool enter() const {
     if (is_aborted()) return false;
-    const uint64_t before = gpu::exchange_relaxed<gpu::Scope::Device>(&head_.counters->owner, head_.launch);
+    const uint64_t before = ptx::exchange_relaxed<ptx::Scope::Device>(&head_.counters->owner, head_.launch);
     if (before != 0 && before != head_.launch) {
       report({.kind = FaultKind::TwoAtOnce, .call = head_.launch, .other = before});
       return false;
     }
-    if (gpu::block_index() == 0) gpu::store_relaxed(&head_.record->started, number());
+    if (ptx::block_index() == 0) ptx::store_relaxed(&head_.record->started, number());
     return true;
   }
 
   /// Tells the host for what the block waits. Of several threads that do, the host reads any one's wait.
   TUTTI_DEVICE void tell(const Waits& waits) const {
-    BlockWait& told = head_.record->waits[gpu::block_index()];
+    gpu::BlockWait& told = head_.record->waits[ptx::block_index()];
     const auto pair = [](uint64_t high, uint32_t low) { return high << 32 | low; };
-    gpu::store_relaxed(&told.call, number());
-    gpu::store_relaxed(&told.await_peer, pair(static_cast<uint64_t>(waits.await), static_cast<uint32_t>(waits.peer)));
-    gpu::store_relaxed(&told.link_lane_step, pair(waits.link_lane, waits.step));
-    gpu::store_relaxed(&told.replica_lane, pair(waits.replica, waits.lane));
-    gpu::store_relaxed(&told.round, waits.round);
-    gpu::store_relaxed(&told.rounds, waits.rounds);
+    ptx::store_relaxed(&told.call, number());
+    ptx::store_relaxed(&told.await_peer, pair(static_cast<uint64_t>(waits.await), static_cast<uint32_t>(waits.peer)));
+    ptx::store_relaxed(&told.link_lane_step, pair(waits.link_lane, waits.step));
+    ptx::store_relaxed(&told.replica_lane, pair(waits.replica, waits.lane));
+    ptx::store_relaxed(&told.round, waits.round);
+    ptx::store_relaxed(&told.rounds, waits.rounds);
     Words::store_release(&told.turn, SystemMemory::load(&told.turn) + 1);
   }
 
   /// The first of all reports is kept. Any thread.
   TUTTI_DEVICE void report(const Fault& what) const {
     if (!SystemMemory::claim(&head_.counters->faulted)) return;
-    store_report<SystemMemory>(head_.record->fault, what);
+    gpu::store_report<SystemMemory>(head_.record->fault, what);
     Words::store_release(&head_.record->abort, 1);  // other blocks end too
   }
 
   /// Have all other blocks ended? Then nobody looks at what this call used.
   TUTTI_DEVICE bool is_last() const {
-    return gpu::fetch_add<gpu::Scope::Device>(&head_.counters->left, uint64_t{1}) + 1 == gpu::grid_size();
+    return ptx::fetch_add<ptx::Scope::Device>(&head_.counters->left, uint64_t{1}) + 1 == ptx::grid_size();
   }
 
   /// By the last block: prepares the next call.
   TUTTI_DEVICE void end() const {
     const uint64_t ended = number(), collectives = collective();
     // Another launch may look at these words: one that is not ordered with this, and reports it.
-    const auto set = [](uint64_t& word, uint64_t value) { gpu::store_relaxed<gpu::Scope::Device>(&word, value); };
+    const auto set = [](uint64_t& word, uint64_t value) { ptx::store_relaxed<ptx::Scope::Device>(&word, value); };
     if (head_.numbered != 0) {
       set(head_.counters->collectives, collectives);
-      gpu::store_relaxed(&head_.record->collectives, collectives);
+      ptx::store_relaxed(&head_.record->collectives, collectives);
     }
     set(head_.counters->left, 0);
     set(head_.counters->owner, 0);
@@ -87,7 +87,7 @@ class CallFrame {
   }
 
  private:
-  const CallHead& head_;
+  const gpu::CallHead& head_;
 };
 
 }  // namespace tutti::exec::cuda

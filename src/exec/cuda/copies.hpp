@@ -22,6 +22,7 @@
 
 #include "exec/backend.hpp"
 #include "exec/compile/copy_items.hpp"
+#include "exec/gpu/watcher.hpp"
 #include "exec/observer.hpp"
 #include "transports/cuda/copy_memory.hpp"
 
@@ -50,10 +51,10 @@ class CopyExecution final : public Execution {
   std::shared_ptr<CopyWaits> waits;
 };
 
-class Copies {
+class Copies final : public gpu::CopyCalls {
  public:
   Copies(const BackendContext& context, const tutti::cuda::Device& device);
-  ~Copies();
+  ~Copies() override;
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
@@ -66,17 +67,11 @@ class Copies {
   /// What a graph keeps for its calls.
   std::shared_ptr<void> keep() const { return peers_.keep(); }
 
-  // Of the watcher's thread.
-  /// Is a call under way?
-  bool runs() const;
-  /// Changes whenever the stream has come further.
-  uint64_t progress() const;
-  /// What the stream waits for.
-  std::optional<Stall> wait() const;
-  /// The message of another call that it waits behind, if the words say so now.
-  std::optional<Fault> wrong() const;
-  /// Lets all waits end.
-  void release() const;
+  bool runs() const override;
+  uint64_t progress() const override;
+  std::optional<Stall> wait() const override;
+  std::optional<Fault> wrong() const override;
+  void release() const override;
 
  private:
   const CopyWaits* running(const tutti::cuda::CopyPosition& at) const;

@@ -13,7 +13,7 @@
 #include "base/format.hpp"
 #include "exec/cuda/allocations.hpp"
 #include "exec/cuda/kernels.hpp"
-#include "exec/cuda/pinned.hpp"
+#include "exec/gpu/pinned.hpp"
 #include "exec/method.hpp"
 #include "exec/wait.hpp"
 
@@ -38,12 +38,9 @@ T* at(const Pool::Block& block) {
 
 }  // namespace
 
-PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) : memory_(pinned(device, sizeof(HostRecord))) {
-  host_ = new (memory_.get()) HostRecord;
-  const WithContext with(device.context());
-  CUdeviceptr there = 0;
-  check(driver().cuMemHostGetDevicePointer(&there, host_, 0), "pinned memory of the host");
-  device_record_ = reinterpret_cast<HostRecord*>(there);
+PinnedRecord::PinnedRecord(const gpu::Gpu& gpu) : memory_(gpu::pinned(gpu, sizeof(gpu::HostRecord))) {
+  host_ = new (memory_.get()) gpu::HostRecord;
+  device_record_ = reinterpret_cast<gpu::HostRecord*>(gpu.device_address(memory_.get()));
 }
 
 struct CudaBackend::DeferredFree {
@@ -54,7 +51,8 @@ struct CudaBackend::DeferredFree {
 CudaBackend::CudaBackend(const BackendContext& context)
     : context_(context),
       device_(tutti::cuda::Device::get(context.processor)),
-      record_(device_),
+      gpu_(device_),
+      record_(gpu_),
       pool_(std::make_shared<Pool>(device_)),
       deferred_free_(std::make_shared<DeferredFree>()),
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
@@ -63,16 +61,16 @@ CudaBackend::CudaBackend(const BackendContext& context)
       copies_(!context.network->has_other_hosts() && context.wireup->ranks() > 1
                   ? std::make_unique<Copies>(context, device_)
                   : nullptr),
-      watcher_(context, device_, record_.host(), copies_.get()) {
-  if (context.network->has_other_hosts()) proxy_.emplace(context, device_, record_.host(), sizes_.message);
+      watcher_(context, gpu_, record_.host(), copies_.get()) {
+  if (context.network->has_other_hosts()) proxy_.emplace(context, gpu_, record_.host(), sizes_.message);
   load_kernels(device_);
   threads_ = static_cast<uint32_t>(env().block_threads);
   resident_ = cuda::resident_blocks(device_, threads_);
   if (resident_ == 0) throw_error(Code::Unsupported, "{} runs no block of {} threads", device_.name(), threads_);
   out_ = at<link::OutLink>(pool_->take(kMaxLinks * sizeof(link::OutLink)));
   in_ = at<link::InLink>(pool_->take(kMaxLinks * sizeof(link::InLink)));
-  counters_ = at<Counters>(pool_->take(sizeof(Counters)));
-  const Counters zero;
+  counters_ = at<gpu::Counters>(pool_->take(sizeof(gpu::Counters)));
+  const gpu::Counters zero;
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
   const WithContext with(device_.context());
   check(driver().cuEventCreate(&last_, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
@@ -125,7 +123,7 @@ std::unique_ptr<Execution> CudaBackend::compile(const Direct& direct, const Redu
 
 /// Connects the program's links and puts it into the memory of the GPU.
 std::unique_ptr<Execution> CudaBackend::place(Program program, const std::string& type, const Reduction* reduction) {
-  const std::vector<ReplicaLinks> links = connect_links(program, links_);
+  const std::vector<gpu::ReplicaLinks> links = gpu::connect_links(program, links_);
   upload_links();
   Arithmetic arithmetic;
   if (reduction != nullptr) {
@@ -134,11 +132,11 @@ std::unique_ptr<Execution> CudaBackend::place(Program program, const std::string
                   .divide_by = reduction->divide_by,
                   .round_each = reduction->round_each};
   }
-  const Surroundings around{.out = out_, .in = in_, .workspace = workspace_for(program), .threads = threads_};
-  const uint64_t bytes = make_image(program, links, arithmetic, around, nullptr).bytes.size();
+  const gpu::Surroundings around{.out = out_, .in = in_, .workspace = workspace_for(program), .threads = threads_};
+  const uint64_t bytes = gpu::make_image(program, links, arithmetic, around, nullptr).bytes.size();
   reuse_memory();
   const Pool::Block block = pool_->take(bytes);
-  const Image image = make_image(program, links, arithmetic, around, at<unsigned char>(block));
+  const gpu::Image image = gpu::make_image(program, links, arithmetic, around, at<unsigned char>(block));
   upload_later(block.at, image.bytes.data(), image.bytes.size());
   auto made = std::make_unique<CudaExecution>(std::move(program));
   made->call = {.head = {},
@@ -167,7 +165,7 @@ void CudaBackend::reuse_memory() {
 
 bool CudaBackend::runs() const {
   const WithContext with(device_.context());
-  const HostRecord& record = record_.host();
+  const gpu::HostRecord& record = record_.host();
   const CUresult last = driver().cuEventQuery(last_);
   if (last != CUDA_SUCCESS) return last == CUDA_ERROR_NOT_READY;  // else the device has failed: nothing runs there
   return load(record.started) > load(record.ended) || (copies_ != nullptr && copies_->runs());
@@ -175,7 +173,7 @@ bool CudaBackend::runs() const {
 
 /// One workspace serves all programs, since calls follow each other. Older, smaller ones stay: graphs may use them.
 unsigned char* CudaBackend::workspace_for(const Program& program) {
-  const uint64_t bytes = workspace_of(program);
+  const uint64_t bytes = gpu::workspace_of(program);
   if (workspace_.bytes < bytes) workspace_ = pool_->take(std::max(bytes, 2 * workspace_.bytes));
   return at<unsigned char>(workspace_);
 }
@@ -194,7 +192,7 @@ void CudaBackend::upload_links() {
 
 /// Before the next launch.
 void CudaBackend::upload_later(CUdeviceptr to, const void* from, uint64_t bytes) {
-  const auto copy = pinned(device_, bytes);
+  const auto copy = gpu::pinned(gpu_, bytes);
   std::memcpy(copy.get(), from, bytes);
   pending_.push_back({to, copy, bytes});
 }
@@ -257,7 +255,7 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
     return multimem_->keep();
   }
   const auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
-  LanesCall call = made.call;
+  gpu::LanesCall call = made.call;
   call.head = head_of(binding);
   call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
   call.out = static_cast<unsigned char*>(binding.out);
@@ -269,7 +267,7 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
   return made.memory;
 }
 
-CallHead CudaBackend::head_of(const Binding& binding) {
+gpu::CallHead CudaBackend::head_of(const Binding& binding) {
   return {.counters = counters_,
           .record = record_.device(),
           .salt = binding.tag,
@@ -362,7 +360,7 @@ void CudaBackend::check_stream(void* handle) {
 }
 
 uint64_t CudaBackend::finish(double seconds) {
-  const HostRecord& record = record_.host();
+  const gpu::HostRecord& record = record_.host();
   const Deadline deadline = Deadline::in(seconds);
   while (launches_ + copied_ > 0 && runs() && !deadline.passed()) {
     if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();

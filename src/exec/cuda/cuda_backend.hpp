@@ -13,12 +13,13 @@
 
 #include "exec/backend.hpp"
 #include "exec/cuda/copies.hpp"
-#include "exec/cuda/image.hpp"
-#include "exec/cuda/lanes.hpp"
+#include "exec/cuda/cuda_gpu.hpp"
 #include "exec/cuda/multimem.hpp"
 #include "exec/cuda/pool.hpp"
-#include "exec/cuda/proxy.hpp"
-#include "exec/cuda/watcher.hpp"
+#include "exec/gpu/image.hpp"
+#include "exec/gpu/lanes.hpp"
+#include "exec/gpu/proxy.hpp"
+#include "exec/gpu/watcher.hpp"
 #include "transports/cuda/cuda.hpp"
 
 namespace tutti::exec::cuda {
@@ -26,21 +27,21 @@ namespace tutti::exec::cuda {
 /// The words that kernels and the host exchange.
 class PinnedRecord {
  public:
-  explicit PinnedRecord(const tutti::cuda::Device& device);
-  HostRecord& host() const { return *host_; }
-  HostRecord* device() const { return device_record_; }
+  explicit PinnedRecord(const gpu::Gpu& gpu);
+  gpu::HostRecord& host() const { return *host_; }
+  gpu::HostRecord* device() const { return device_record_; }
   const std::shared_ptr<unsigned char>& memory() const { return memory_; }
 
  private:
   const std::shared_ptr<unsigned char> memory_;
-  HostRecord *host_ = nullptr, *device_record_ = nullptr;
+  gpu::HostRecord *host_ = nullptr, *device_record_ = nullptr;
 };
 
 /// A program in the memory of the GPU.
 class CudaExecution final : public Execution {
  public:
   using Execution::Execution;
-  LanesCall call;  ///< all that is equal in every launch
+  gpu::LanesCall call;  ///< all that is equal in every launch
   CUfunction kernel = nullptr;
   uint32_t blocks = 1;
   std::shared_ptr<void> memory;  ///< given back when no graph needs it either
@@ -110,11 +111,12 @@ class CudaBackend final : public Backend, private Connector {
   void order_after_last(CUstream stream, bool captured);
   std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, CUstream stream, bool captured);
   void start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream);
-  CallHead head_of(const Binding& binding);
+  gpu::CallHead head_of(const Binding& binding);
   void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
 
   const BackendContext context_;
   const tutti::cuda::Device& device_;
+  const CudaGpu gpu_;
   PinnedRecord record_;
   const std::shared_ptr<Pool> pool_;
   const std::shared_ptr<DeferredFree> deferred_free_;
@@ -131,7 +133,7 @@ class CudaBackend final : public Backend, private Connector {
   };
   std::vector<Upload> pending_;                            // before the next launch
   std::vector<std::shared_ptr<unsigned char>> under_way_;  // sources of uploads on users' streams
-  Counters* counters_ = nullptr;
+  gpu::Counters* counters_ = nullptr;
   Pool::Block workspace_;
   uint32_t resident_ = 1, max_blocks_ = 1, threads_ = 1;
   std::vector<Report> reports_;  // by rank
@@ -144,9 +146,9 @@ class CudaBackend final : public Backend, private Connector {
   uint32_t copied_ = 0;                 // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only
   std::unique_ptr<Multimem> multimem_;  // null: nobody has asked for it
-  Watcher watcher_;
+  gpu::Watcher watcher_;
   /// None: all ranks are of this host. This rank leaves when the network has got all that its calls have sent.
-  std::optional<Proxy> proxy_;
+  std::optional<gpu::Proxy> proxy_;
 };
 
 }  // namespace tutti::exec::cuda

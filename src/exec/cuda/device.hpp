@@ -7,7 +7,7 @@
 //
 //   struct FillArguments { uint32_t* to; uint32_t count, value; };
 //   TUTTI_KERNEL(tutti_fill, FillArguments, 256) {
-//     for (uint32_t i = gpu::thread_index(); i < arguments.count; i += gpu::block_size()) {
+//     for (uint32_t i = ptx::thread_index(); i < arguments.count; i += ptx::block_size()) {
 //       arguments.to[i] = arguments.value;
 //     }
 //   }
@@ -31,7 +31,7 @@
 #define TUTTI_DEVICE inline
 #endif
 
-namespace tutti::gpu {
+namespace tutti::ptx {
 
 constexpr uint32_t kWarp = 32;               ///< threads that share an instruction stream
 constexpr uint32_t kWholeWarp = 0xFFFFFFFF;  ///< a mask of threads: all of the warp
@@ -158,7 +158,7 @@ TUTTI_DEVICE void poll_pause() { host::runtime->pause(); }
 TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
 #define TUTTI_SHARED(Type, name)    \
   static const char name##_key = 0; \
-  auto& name = ::tutti::gpu::host::shared_variable<Type>(&name##_key)  // NOLINT(bugprone-macro-parentheses)
+  auto& name = ::tutti::ptx::host::shared_variable<Type>(&name##_key)  // NOLINT(bugprone-macro-parentheses)
 #endif
 
 TUTTI_DEVICE uint32_t lane_index() { return thread_index() % kWarp; }
@@ -349,7 +349,7 @@ TUTTI_DEVICE void store_whole(Words* at, const Words& part, uint32_t lanes) {
 #endif
 }
 
-}  // namespace tutti::gpu
+}  // namespace tutti::ptx
 
 // ---- kernels ----------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ TUTTI_DEVICE void store_whole(Words* at, const Words& part, uint32_t lanes) {
 #define TUTTI_KERNEL(name, Arguments, ...)                                                                   \
   static_assert(std::is_trivially_copyable_v<Arguments>);                                                    \
   extern "C" void name##_twin(const Arguments& arguments);                                                   \
-  static const ::tutti::gpu::host::Registration name##_registration(                                         \
+  static const ::tutti::ptx::host::Registration name##_registration(                                         \
       #name, sizeof(Arguments), alignof(Arguments),                                                          \
       [](const void* parameters) { name##_twin(*static_cast<const Arguments*>(parameters)); }, __VA_ARGS__); \
   extern "C" void name##_twin(const Arguments& arguments)

@@ -14,16 +14,16 @@ namespace tutti::exec::cuda {
 TUTTI_DEVICE double divided(double x, uint32_t n) {
   if (!(x - x == 0)) return x;  // infinite, or no number
   const double by = n;
-  double inverse = gpu::reciprocal_estimate(by);  // 20 bits, then 40, then all but the last
-  inverse = gpu::fused(inverse, gpu::fused(-by, inverse, 1), inverse);
-  inverse = gpu::fused(inverse, gpu::fused(-by, inverse, 1), inverse);
+  double inverse = ptx::reciprocal_estimate(by);  // 20 bits, then 40, then all but the last
+  inverse = ptx::fused(inverse, ptx::fused(-by, inverse, 1), inverse);
+  inverse = ptx::fused(inverse, ptx::fused(-by, inverse, 1), inverse);
   double quotient = x * inverse;
-  double rest = gpu::fused(-quotient, by, x);  // exact
-  quotient = gpu::fused(rest, inverse, quotient);
+  double rest = ptx::fused(-quotient, by, x);  // exact
+  quotient = ptx::fused(rest, inverse, quotient);
   if (quotient > 0x1p-1000 || quotient < -0x1p-1000) return quotient;
   // Where numbers lie at a fixed distance, the quotient may lie between two of them: the even one is right then.
   constexpr double kDistance = 0x1p-1074;
-  rest = gpu::fused(-quotient, by, x);
+  rest = ptx::fused(-quotient, by, x);
   const double twice = rest < 0 ? -2 * rest : 2 * rest, apart = by * kDistance;
   uint64_t bits = 0;
   __builtin_memcpy(&bits, &quotient, sizeof bits);

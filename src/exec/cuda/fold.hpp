@@ -46,13 +46,13 @@ class Fold {
     if (scaled_ >= 0) scale_ = T::widen(*static_cast<const Stored*>(how.scale));
   }
 
-  static constexpr uint32_t kElements = sizeof(gpu::Pack) / sizeof(Stored);
+  static constexpr uint32_t kElements = sizeof(ptx::Pack) / sizeof(Stored);
 
   /// A tree keeps several values of each element: it is folded one by one.
   TUTTI_DEVICE bool by_packs() const { return !tree_; }
 
   /// The elements of the pack at byte `at`. Needs by_packs().
-  TUTTI_DEVICE gpu::Pack pack(uint64_t at) const {
+  TUTTI_DEVICE ptx::Pack pack(uint64_t at) const {
     if constexpr (kBytes) {
       return bytes_pack(at);
     } else {
@@ -69,7 +69,7 @@ class Fold {
   /// Bytes stay in their words: 16 values of their own would take 16 registers.
   static constexpr bool kBytes = sizeof(Value) == 1;
 
-  TUTTI_DEVICE gpu::Pack values_pack(uint64_t at) const {
+  TUTTI_DEVICE ptx::Pack values_pack(uint64_t at) const {
     Stored results[kElements];
     for (uint32_t first = 0; first < kElements; first += kAtATime) {
       Value values[kAtATime];
@@ -80,19 +80,19 @@ class Fold {
       }
       for (uint32_t e = 0; e < kAtATime; ++e) {
         results[first + e] = finished(values[e]);
-        if constexpr (sizeof(Stored) == 2) gpu::one_by_one();
+        if constexpr (sizeof(Stored) == 2) ptx::one_by_one();
       }
     }
-    gpu::Pack folded;
+    ptx::Pack folded;
     __builtin_memcpy(&folded, results, sizeof folded);
     return folded;
   }
 
-  TUTTI_DEVICE gpu::Pack bytes_pack(uint64_t at) const {
-    gpu::Pack folded = bytes_of(0, at);
+  TUTTI_DEVICE ptx::Pack bytes_pack(uint64_t at) const {
+    ptx::Pack folded = bytes_of(0, at);
     TUTTI_HD_ROLLED
     for (uint32_t j = 1; j < sources_; ++j) {
-      const gpu::Pack next = bytes_of(j, at);
+      const ptx::Pack next = bytes_of(j, at);
       for (uint32_t i = 0; i < 4; ++i) {
         folded.words[i] = by_bytes(folded.words[i], next.words[i], [&](Value x, Value y) { return node(x, y); });
       }
@@ -100,8 +100,8 @@ class Fold {
     for (uint32_t& word : folded.words) word = by_bytes(word, 0, [&](Value x, Value) { return finished(x); });
     return folded;
   }
-  TUTTI_DEVICE gpu::Pack bytes_of(uint32_t j, uint64_t at) const {
-    gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+  TUTTI_DEVICE ptx::Pack bytes_of(uint32_t j, uint64_t at) const {
+    ptx::Pack loaded = ptx::load_pack(operands_[j] + at);
     if (static_cast<int32_t>(j) != scaled_) return loaded;
     for (uint32_t& word : loaded.words) {
       word = by_bytes(word, 0, [&](Value x, Value) { return combine<Value, Op::Prod>(x, scale_); });
@@ -120,21 +120,21 @@ class Fold {
 
   TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
     const unsigned char* const from = operands_[j] + at;
-    const gpu::Pack loaded = gpu::load_pack(from);
+    const ptx::Pack loaded = ptx::load_pack(from);
     Stored elements[kElements];
     __builtin_memcpy(elements, &loaded, sizeof loaded);
     for (uint32_t e = 0; e < kAtATime; ++e) values[e] = operand(j, elements[first + e]);
   }
 
   TUTTI_DEVICE void add_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
-    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    const ptx::Pack loaded = ptx::load_pack(operands_[j] + at);
     constexpr uint32_t kPart = sizeof(Stored) >= 4 ? 1 : (kAtATime < 4 ? kAtATime : 4 / sizeof(Stored));
     for (uint32_t e = 0; e < kAtATime; e += kPart) {
       Stored part[kPart];
       __builtin_memcpy(part, reinterpret_cast<const unsigned char*>(&loaded) + (first + e) * sizeof(Stored),
                        sizeof part);
       for (uint32_t i = 0; i < kPart; ++i) values[e + i] = node(values[e + i], operand(j, part[i]));
-      if constexpr (kAtATime == kElements) gpu::one_by_one();
+      if constexpr (kAtATime == kElements) ptx::one_by_one();
     }
   }
 
@@ -166,7 +166,7 @@ class Fold {
       Value next = source(j, at);
       if (tree_) {
         const uint32_t size = j < in_pairs ? 1 : 2;
-        uint32_t depth = gpu::ones(done);
+        uint32_t depth = ptx::ones(done);
         TUTTI_HD_ROLLED
         for (uint32_t digit = size; (done & digit) != 0; digit <<= 1) next = node(waiting[--depth], next);
         waiting[depth] = next;
@@ -189,23 +189,23 @@ class Fold {
 
 /// Bytes to the next whole pack.
 TUTTI_DEVICE uint64_t to_whole_pack(const void* at) {
-  return (0 - reinterpret_cast<uintptr_t>(at)) % sizeof(gpu::Pack);
+  return (0 - reinterpret_cast<uintptr_t>(at)) % sizeof(ptx::Pack);
 }
 
 /// Calls pack(at) and element(at) for all bytes of a segment, in steps of `unit` bytes, each thread for its own.
 /// `alike`: all operands and destinations lie alike within a pack, the first whole one of which begins at `head`.
 template <class Packs, class Elements>
 TUTTI_DEVICE void each(uint64_t bytes, uint32_t unit, bool alike, uint64_t head, Packs&& packs, Elements&& elements) {
-  const uint64_t thread = gpu::thread_index(), threads = gpu::block_size();
+  const uint64_t thread = ptx::thread_index(), threads = ptx::block_size();
   head = alike && head < bytes ? head : bytes;
-  const uint64_t body = (bytes - head) / sizeof(gpu::Pack) * sizeof(gpu::Pack);
+  const uint64_t body = (bytes - head) / sizeof(ptx::Pack) * sizeof(ptx::Pack);
   TUTTI_HD_ROLLED
   for (uint64_t at = thread * unit; at < bytes - body; at += threads * unit) elements(at < head ? at : at + body);
   TUTTI_HD_ROLLED
-  for (uint64_t at = head + thread * sizeof(gpu::Pack); at < head + body; at += threads * sizeof(gpu::Pack)) packs(at);
+  for (uint64_t at = head + thread * sizeof(ptx::Pack); at < head + body; at += threads * sizeof(ptx::Pack)) packs(at);
 }
 
-TUTTI_DEVICE void store_as(unsigned char* at, const gpu::Pack& pack) { gpu::store_pack(at, pack); }
+TUTTI_DEVICE void store_as(unsigned char* at, const ptx::Pack& pack) { ptx::store_pack(at, pack); }
 template <class T>
 TUTTI_DEVICE void store_as(unsigned char* at, const T& element) {
   *reinterpret_cast<T*>(at) = element;
@@ -224,7 +224,7 @@ TUTTI_DEVICE void copy_block(unsigned char* to, unsigned char* slot, const unsig
   const uint64_t head = to_whole_pack(from);
   const bool alike = (to == nullptr || to_whole_pack(to) == head) && (slot == nullptr || to_whole_pack(slot) == head);
   each(
-      bytes, sizeof(Unit), alike, head, [&](uint64_t at) { store_both(to, slot, at, gpu::load_pack(from + at)); },
+      bytes, sizeof(Unit), alike, head, [&](uint64_t at) { store_both(to, slot, at, ptx::load_pack(from + at)); },
       [&](uint64_t at) { store_both(to, slot, at, *reinterpret_cast<const Unit*>(from + at)); });
 }
 
@@ -251,15 +251,15 @@ TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const
   const Fold<T, kOp, Source> fold(how, op, segment, operands, source);
   constexpr uint32_t kUnit = sizeof(typename T::Stored);
   const auto bytes = static_cast<uint32_t>(segment.bytes);
-  for (uint32_t at = gpu::thread_index() * kUnit; at < bytes; at += gpu::block_size() * kUnit) {
+  for (uint32_t at = ptx::thread_index() * kUnit; at < bytes; at += ptx::block_size() * kUnit) {
     store_both(to, slot, at, fold.element(at));
   }
 }
 
 /// The interpreter's policy for elements of type T. Short calls move nothing by packs.
-template <class T, KernelKind kKind>
+template <class T, gpu::KernelKind kKind>
 struct BlockReduce {
-  static constexpr bool kShort = kKind == KernelKind::Short;
+  static constexpr bool kShort = kKind == gpu::KernelKind::Short;
   using Stored = typename T::Stored;
 
   template <class Group>
@@ -268,7 +268,7 @@ struct BlockReduce {
   }
 
   TUTTI_DEVICE static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
-    const bool in_lines = kKind != KernelKind::Slots && arrival.where == link::Where::Flagged;
+    const bool in_lines = kKind != gpu::KernelKind::Slots && arrival.where == link::Where::Flagged;
     return in_lines ? operand_in_lines(arrival) : arrival.data + offset;
   }
 
@@ -283,7 +283,7 @@ struct BlockReduce {
                                unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
     if (to == nullptr && slot == nullptr) return;
     const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
-    if constexpr (kKind != KernelKind::Slots) {
+    if constexpr (kKind != gpu::KernelKind::Slots) {
       if (kShort || op.lines) {
         const FromLines<Stored, Group, !kShort> source{group, static_cast<uint32_t>(segment.at)};
         if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);

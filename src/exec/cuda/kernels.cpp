@@ -101,7 +101,7 @@ const Kernels& multimem_kernels_of(const Device& device) {
 void load_kernels(const Device& device) { kernels_of(device); }
 void load_multimem_kernels(const Device& device) { multimem_kernels_of(device); }
 
-CUfunction lanes_kernel(const Device& device, const std::string& type, KernelKind kind) {
+CUfunction lanes_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
   return kernels_of(device).at(kKinds[static_cast<size_t>(kind)] + type);
 }
 
@@ -126,18 +126,19 @@ std::string kernel_type(const Reduction& reduction) {
   return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
 }
 
-KernelKind kind_of(const Program& program) {
+gpu::KernelKind kind_of(const Program& program) {
   const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
   const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kLl128Lanes; };
   const auto& outs = program.out_links;
   const auto& ins = program.in_links;
   if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
-    return KernelKind::Slots;
+    return gpu::KernelKind::Slots;
   }
   const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
   const bool whole =
       std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
-  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Ll;
+  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? gpu::KernelKind::Short
+                                                                               : gpu::KernelKind::Ll;
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {

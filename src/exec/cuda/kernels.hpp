@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <string>
 
-#include "exec/cuda/lanes.hpp"
 #include "exec/execution.hpp"
+#include "exec/gpu/lanes.hpp"
 #include "transports/cuda/device.hpp"
 
 namespace tutti::exec::cuda {
 
 /// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
 /// run it.
-CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, KernelKind kind);
+CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);
 /// The type of this size for programs that fold nothing, or bits.
 const char* word_of(uint32_t element_bytes);
 /// The type whose kernel folds elements so.
 std::string kernel_type(const Reduction& reduction);
-KernelKind kind_of(const Program& program);
+gpu::KernelKind kind_of(const Program& program);
 /// Loads all of them.
 void load_kernels(const tutti::cuda::Device& device);
 /// Those that fold through a switch (exec/cuda/multimem.cu), by the operation's name; loaded apart, since few devices

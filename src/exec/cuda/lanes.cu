@@ -4,7 +4,7 @@
 #include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
-#include "exec/cuda/lanes.hpp"
+#include "exec/gpu/lanes.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -12,13 +12,14 @@ namespace {
 enum class Verdict : uint32_t { Goes, Stops };
 
 /// The work of one block. Its leader alone calls what does not say otherwise. Of a short call it is the only block.
-template <class T, KernelKind kKind>
+template <class T, gpu::KernelKind kKind>
 class Block {
  public:
   using Wire = BlockWire<kKind>;
   using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, NoRemoteAccess>;
 
-  TUTTI_DEVICE Block(const LanesCall& call, const BlockGroup& group) : call_(call), frame_(call.head), group_(group) {}
+  TUTTI_DEVICE Block(const gpu::LanesCall& call, const BlockGroup& group)
+      : call_(call), frame_(call.head), group_(group) {}
 
   /// All threads.
   TUTTI_DEVICE void run() {
@@ -37,7 +38,7 @@ class Block {
   TUTTI_DEVICE bool enter() const {
     if (!frame_.enter()) return false;
     TUTTI_HD_ROLLED
-    for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) bind(item);
+    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) bind(item);
     return true;
   }
 
@@ -60,7 +61,7 @@ class Block {
     for (uint32_t turn = 0;;) {
       turn &= ~(kMoved | kMore);
       TUTTI_HD_ROLLED
-      for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
+      for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
         const Outcome outcome = Run::try_step(group_, rank(item), lane(item));
         if (outcome == Outcome::Fault) return fault(item);
         if (outcome == Outcome::Progress) turn |= kMoved;
@@ -69,8 +70,8 @@ class Block {
       if ((turn & kMore) == 0) return;
       turn = (turn & kMoved) != 0 ? 0 : turn + 4;
       if (turn == 0) continue;
-      gpu::poll_pause();
-      if (turn / 4 % kTurnsToALook == 0 && poll() == Verdict::Stops) return;
+      ptx::poll_pause();
+      if (turn / 4 % gpu::kTurnsToALook == 0 && poll() == Verdict::Stops) return;
     }
   }
 
@@ -87,7 +88,7 @@ class Block {
   /// Tells the host for what the block's first waiting lane waits.
   TUTTI_DEVICE void report_wait() const {
     TUTTI_HD_ROLLED
-    for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
+    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
       const LaneState& waits = lane(item);
       if (waits.round >= rank(item).rounds) continue;
       frame_.tell({.await = waits.await,
@@ -112,7 +113,7 @@ class Block {
 
   /// The last block prepares the next call: nobody looks at this call's lanes any more.
   TUTTI_DEVICE void leave() const {
-    if (kKind != KernelKind::Short && !frame_.is_last()) return;
+    if (kKind != gpu::KernelKind::Short && !frame_.is_last()) return;
     TUTTI_HD_ROLLED
     for (uint32_t item = 0; item < call_.items; ++item) {
       LaneState& done = lane(item);
@@ -123,13 +124,13 @@ class Block {
     frame_.end();
   }
 
-  const LanesCall& call_;
+  const gpu::LanesCall& call_;
   const CallFrame<typename Wire::Words> frame_;
   const BlockGroup& group_;
 };
 
-template <class T, KernelKind kKind>
-TUTTI_DEVICE void run_lanes(const LanesCall& call) {
+template <class T, gpu::KernelKind kKind>
+TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
   TUTTI_SHARED(BlockShared, shared);
   const BlockGroup group(shared, &call.head.record->abort);
   Block<T, kKind>(call, group).run();
@@ -138,10 +139,16 @@ TUTTI_DEVICE void run_lanes(const LanesCall& call) {
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                                                       \
-  TUTTI_KERNEL(tutti_lanes_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Slots>(arguments); } \
-  TUTTI_KERNEL(tutti_lines_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Ll>(arguments); }    \
-  TUTTI_KERNEL(tutti_short_##text, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Short>(arguments); }
+#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                   \
+  TUTTI_KERNEL(tutti_lanes_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
+    run_lanes<T, gpu::KernelKind::Slots>(arguments);                      \
+  }                                                                       \
+  TUTTI_KERNEL(tutti_lines_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
+    run_lanes<T, gpu::KernelKind::Ll>(arguments);                         \
+  }                                                                       \
+  TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
+    run_lanes<T, gpu::KernelKind::Short>(arguments);                      \
+  }
 TUTTI_TYPES(TUTTI_LANES)
 #undef TUTTI_LANES
 

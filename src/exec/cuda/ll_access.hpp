@@ -58,7 +58,7 @@ TUTTI_DEVICE void copy_from_lines(const Segment& segment, unsigned char* to, uns
                                   const unsigned char* message, const Source& source) {
   const auto bytes = static_cast<uint32_t>(segment.bytes);
   constexpr uint32_t kUnit = sizeof(Stored);
-  for (uint32_t at = gpu::thread_index() * kUnit; at < bytes; at += gpu::block_size() * kUnit) {
+  for (uint32_t at = ptx::thread_index() * kUnit; at < bytes; at += ptx::block_size() * kUnit) {
     const Stored element = source.element(message, at);
     if (to != nullptr) *reinterpret_cast<Stored*>(to + at) = element;
     if (slot != nullptr) *reinterpret_cast<Stored*>(slot + at) = element;
@@ -93,7 +93,7 @@ template <class Words>
 TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
   const auto lines = static_cast<uint32_t>(Ll::to_store(out, link::lines_of(words.bytes)));
   TUTTI_HD_ROLLED
-  for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+  for (uint32_t line = ptx::thread_index(); line < lines; line += ptx::block_size()) {
     Ll::store(out, line, words[line]);
   }
 }
@@ -104,30 +104,30 @@ TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words
   constexpr uint32_t kThreads = 8;
   const auto lines = static_cast<uint32_t>(Ll128::to_store(out, Ll128::lines_of(words.bytes)));
   const uint32_t flag = Ll::flag_of(out.next);
-  if (gpu::block_size() % gpu::kWarp != 0) {
+  if (ptx::block_size() % ptx::kWarp != 0) {
     TUTTI_HD_ROLLED
-    for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+    for (uint32_t line = ptx::thread_index(); line < lines; line += ptx::block_size()) {
       uint64_t* const at = Ll128::line_of(out, line);
       TUTTI_HD_ROLLED
-      for (uint32_t i = 0; i < Ll128::kWords; ++i) gpu::store_relaxed(at + i, words[line * Ll128::kWords + i]);
-      gpu::store_release(at + Ll128::kWords, flag);
+      for (uint32_t i = 0; i < Ll128::kWords; ++i) ptx::store_relaxed(at + i, words[line * Ll128::kWords + i]);
+      ptx::store_release(at + Ll128::kWords, flag);
     }
     return;
   }
-  const uint32_t part = gpu::thread_index() % kThreads;
-  const uint32_t neighbours = 0xffU << (gpu::lane_index() - part);
+  const uint32_t part = ptx::thread_index() % kThreads;
+  const uint32_t neighbours = 0xffU << (ptx::lane_index() - part);
   TUTTI_HD_ROLLED
-  for (uint32_t line = gpu::thread_index() / kThreads; line < lines; line += gpu::block_size() / kThreads) {
+  for (uint32_t line = ptx::thread_index() / kThreads; line < lines; line += ptx::block_size() / kThreads) {
     const uint32_t first = line * Ll128::kWords + 2 * part;
-    auto* const at = reinterpret_cast<gpu::Words*>(Ll128::line_of(out, line)) + part;
-    gpu::Words both{};
+    auto* const at = reinterpret_cast<ptx::Words*>(Ll128::line_of(out, line)) + part;
+    ptx::Words both{};
     TUTTI_HD_ROLLED
     for (uint32_t i = 0; i < 2; ++i) {
       both.low = both.high;
       both.high = words[first + i];
     }
     if (part + 1 == kThreads) both.high = flag;
-    gpu::store_whole(at, both, neighbours);
+    ptx::store_whole(at, both, neighbours);
   }
 }
 

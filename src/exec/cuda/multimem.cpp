@@ -85,8 +85,8 @@ void Multimem::join(Deadline deadline) {
 void Multimem::bind() {
   memory_->bind();
   load_multimem_kernels(device_);
-  const std::vector<uint64_t> none(kMaxBlocks);
-  sent_ = reinterpret_cast<uint64_t*>(pool_->take(kMaxBlocks * sizeof none[0]).at);
+  const std::vector<uint64_t> none(gpu::kMaxBlocks);
+  sent_ = reinterpret_cast<uint64_t*>(pool_->take(gpu::kMaxBlocks * sizeof none[0]).at);
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(sent_), none.data(), none.size() * sizeof none[0]);
 }
 

@@ -33,7 +33,7 @@ class Block {
     if (group_.leader()) goes = frame_.enter() ? 1 : 0;
     if (group_.broadcast(goes) != 0) {
       tag_ = short_tag(frame_.tag());
-      for (uint32_t item = gpu::block_index(); item < call_.layout.items; item += gpu::grid_size()) {
+      for (uint32_t item = ptx::block_index(); item < call_.layout.items; item += ptx::grid_size()) {
         if (!run_item(item)) break;
       }
     }
@@ -44,12 +44,12 @@ class Block {
  private:
   TUTTI_DEVICE bool run_item(uint32_t item) {
     const uint32_t rounds = call_.layout.rounds_of(item);
-    const uint64_t sent = gpu::load_relaxed<gpu::Scope::Device>(&call_.sent[item]);
+    const uint64_t sent = ptx::load_relaxed<ptx::Scope::Device>(&call_.sent[item]);
     TUTTI_HD_ROLLED
     for (MultimemSteps steps(rounds); !steps.ended(); steps.advance()) {
       if (!run_step(item, steps, sent, rounds)) return false;
     }
-    if (group_.leader()) gpu::store_relaxed<gpu::Scope::Device>(&call_.sent[item], sent + uint64_t{2} * rounds);
+    if (group_.leader()) ptx::store_relaxed<ptx::Scope::Device>(&call_.sent[item], sent + uint64_t{2} * rounds);
     return true;
   }
 
@@ -108,16 +108,16 @@ class Block {
     constexpr uint32_t kAtATime = 4;
     unsigned char* const slot = call_.all + slot_of(item, round);
     const auto [begin, end] = call_.layout.part_of(call_.layout.bytes_of(call_.layout.begin_of(item, round)));
-    uint32_t at = begin + gpu::thread_index();
-    for (; at + (kAtATime - 1) * gpu::block_size() < end; at += kAtATime * gpu::block_size()) {
-      gpu::Pack folded[kAtATime];
-      for (uint32_t i = 0; i < kAtATime; ++i) folded[i] = Operation::load(slot + place(at + i * gpu::block_size()));
-      for (uint32_t i = 0; i < kAtATime; ++i) store_to_all(slot + place(at + i * gpu::block_size()), folded[i]);
+    uint32_t at = begin + ptx::thread_index();
+    for (; at + (kAtATime - 1) * ptx::block_size() < end; at += kAtATime * ptx::block_size()) {
+      ptx::Pack folded[kAtATime];
+      for (uint32_t i = 0; i < kAtATime; ++i) folded[i] = Operation::load(slot + place(at + i * ptx::block_size()));
+      for (uint32_t i = 0; i < kAtATime; ++i) store_to_all(slot + place(at + i * ptx::block_size()), folded[i]);
     }
     TUTTI_HD_ROLLED
-    for (; at < end; at += gpu::block_size()) store_to_all(slot + place(at), Operation::load(slot + place(at)));
+    for (; at < end; at += ptx::block_size()) store_to_all(slot + place(at), Operation::load(slot + place(at)));
   }
-  TUTTI_DEVICE static uint64_t place(uint32_t pack) { return pack * sizeof(gpu::Pack); }
+  TUTTI_DEVICE static uint64_t place(uint32_t pack) { return pack * sizeof(ptx::Pack); }
 
   // ---- signals
 
@@ -140,29 +140,29 @@ class Block {
   /// Waits until all ranks have sent `count` signals. False: the call ends here.
   TUTTI_DEVICE bool await(uint32_t item, uint64_t count, Waits waits) {
     waits.await = Await::Message;
-    if (gpu::thread_index() < call_.layout.ranks) fence_aliases();  // signals come by multicast, and are read without
+    if (ptx::thread_index() < call_.layout.ranks) fence_aliases();  // signals come by multicast, and are read without
     bool all = true;
     TUTTI_HD_ROLLED
-    for (uint32_t peer = gpu::thread_index(); peer < call_.layout.ranks; peer += gpu::block_size()) {
+    for (uint32_t peer = ptx::thread_index(); peer < call_.layout.ranks; peer += ptx::block_size()) {
       waits.peer = static_cast<Rank>(peer);
       all = await_peer(*reinterpret_cast<const Signal*>(call_.own + signal_of(item, peer)), count, waits) && all;
     }
-    if (gpu::thread_index() < call_.layout.ranks)
+    if (ptx::thread_index() < call_.layout.ranks)
       fence_aliases();  // on the way from the signals to what all threads do next
-    return !gpu::sync_block_or(!all);
+    return !ptx::sync_block_or(!all);
   }
 
   /// One thread.
   TUTTI_DEVICE bool await_peer(const Signal& signal, uint64_t count, const Waits& waits) {
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
-      const Heard heard = hear(gpu::load_acquire(&signal), tag_, count);
+      const Heard heard = hear(ptx::load_acquire(&signal), tag_, count);
       if (heard == Heard::Yes) return true;
       if (heard == Heard::OtherCall) {
         frame_.report({.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step, .call = frame_.number()});
         return false;
       }
-      if (turn % kTurnsToALook == 0) frame_.tell(waits);
+      if (turn % gpu::kTurnsToALook == 0) frame_.tell(waits);
       if (!group_.keep_waiting(turn)) return false;
     }
   }
@@ -175,11 +175,11 @@ class Block {
 
 }  // namespace
 
-#define TUTTI_MULTIMEM_KERNEL(name, T, kOp, shape, operation)         \
-  TUTTI_KERNEL(tutti_multimem_##name, MultimemCall, kMaxThreads, 2) { \
-    TUTTI_SHARED(BlockShared, shared);                                \
-    const BlockGroup group(shared, &arguments.head.record->abort);    \
-    Block<Multimem_##name>(arguments, group).run();                   \
+#define TUTTI_MULTIMEM_KERNEL(name, T, kOp, shape, operation)              \
+  TUTTI_KERNEL(tutti_multimem_##name, MultimemCall, gpu::kMaxThreads, 2) { \
+    TUTTI_SHARED(BlockShared, shared);                                     \
+    const BlockGroup group(shared, &arguments.head.record->abort);         \
+    Block<Multimem_##name>(arguments, group).run();                        \
   }
 TUTTI_MULTIMEM_OPERATIONS(TUTTI_MULTIMEM_KERNEL)
 #undef TUTTI_MULTIMEM_KERNEL

@@ -23,7 +23,7 @@ namespace tutti::exec::cuda {
 TUTTI_DEVICE void fence_aliases() { asm volatile("fence.proxy.alias;" : : : "memory"); }
 
 /// `at` is a multiple of 16.
-TUTTI_DEVICE void store_to_all(void* at, const gpu::Pack& pack) {
+TUTTI_DEVICE void store_to_all(void* at, const ptx::Pack& pack) {
   TUTTI_MULTIMEM(asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};"
                               :
                               : "l"(at), "r"(pack.words[0]), "r"(pack.words[1]), "r"(pack.words[2]), "r"(pack.words[3])
@@ -53,7 +53,7 @@ TUTTI_DEVICE void release_to_all(uint64_t* at, uint64_t value) {
     pack.words[i + 1] = static_cast<uint32_t>(word >> 32);                                              \
   }
 #define TUTTI_MULTIMEM_BODY(T, kOp, shape, operation) \
-  gpu::Pack pack{};                                   \
+  ptx::Pack pack{};                                   \
   TUTTI_MULTIMEM(TUTTI_MULTIMEM_##shape(operation))   \
   return pack;
 #else
@@ -61,21 +61,21 @@ namespace detail {
 /// The places that a multicast address stands for, in some order.
 struct Places {
   explicit Places(const void* address, size_t bytes)
-      : count(gpu::host::runtime->multicast(address, bytes, reinterpret_cast<void**>(at))) {}
-  unsigned char* at[gpu::host::kMaxMulticast];
+      : count(ptx::host::runtime->multicast(address, bytes, reinterpret_cast<void**>(at))) {}
+  unsigned char* at[ptx::host::kMaxMulticast];
   const uint32_t count;
 };
 
 /// As a switch folds them: in some order, and narrowed once.
 template <class T, Op kOp>
-gpu::Pack fold_places(const unsigned char* at) {
+ptx::Pack fold_places(const unsigned char* at) {
   using Stored = typename T::Stored;
-  constexpr uint32_t kElements = sizeof(gpu::Pack) / sizeof(Stored);
-  const Places places(at, sizeof(gpu::Pack));
+  constexpr uint32_t kElements = sizeof(ptx::Pack) / sizeof(Stored);
+  const Places places(at, sizeof(ptx::Pack));
   typename T::Value values[kElements] = {};
   for (uint32_t i = 0; i < places.count; ++i) {
-    const gpu::Pack pack = gpu::load_pack(places.at[i]);
-    gpu::host::runtime->step();
+    const ptx::Pack pack = ptx::load_pack(places.at[i]);
+    ptx::host::runtime->step();
     Stored elements[kElements];
     std::memcpy(elements, &pack, sizeof pack);
     for (uint32_t e = 0; e < kElements; ++e) {
@@ -84,7 +84,7 @@ gpu::Pack fold_places(const unsigned char* at) {
   }
   Stored folded[kElements];
   for (uint32_t e = 0; e < kElements; ++e) folded[e] = T::narrow(values[e]);
-  gpu::Pack pack;
+  ptx::Pack pack;
   std::memcpy(&pack, folded, sizeof pack);
   return pack;
 }
@@ -93,23 +93,23 @@ gpu::Pack fold_places(const unsigned char* at) {
 
 TUTTI_DEVICE void fence_aliases() {}
 
-TUTTI_DEVICE void store_to_all(void* at, const gpu::Pack& pack) {
+TUTTI_DEVICE void store_to_all(void* at, const ptx::Pack& pack) {
   const detail::Places places(at, sizeof pack);
   for (uint32_t i = 0; i < places.count; ++i) {
-    gpu::store_pack(places.at[i], pack);
-    gpu::host::runtime->step();
+    ptx::store_pack(places.at[i], pack);
+    ptx::host::runtime->step();
   }
 }
 TUTTI_DEVICE void release_to_all(uint64_t* at, uint64_t value) {
   const detail::Places places(at, sizeof value);
-  for (uint32_t i = 0; i < places.count; ++i) gpu::store_release(reinterpret_cast<uint64_t*>(places.at[i]), value);
+  for (uint32_t i = 0; i < places.count; ++i) ptx::store_release(reinterpret_cast<uint64_t*>(places.at[i]), value);
 }
 #endif
 
 /// load(at): what the switch makes of the 16 bytes at `at`, a multiple of 16.
 #define TUTTI_MULTIMEM_STRUCT(name, T, kOp, shape, operation)                                                     \
   struct Multimem_##name {                                                                                        \
-    TUTTI_DEVICE static gpu::Pack load(const unsigned char* at) { TUTTI_MULTIMEM_BODY(T, kOp, shape, operation) } \
+    TUTTI_DEVICE static ptx::Pack load(const unsigned char* at) { TUTTI_MULTIMEM_BODY(T, kOp, shape, operation) } \
   };
 TUTTI_MULTIMEM_OPERATIONS(TUTTI_MULTIMEM_STRUCT)
 #undef TUTTI_MULTIMEM_STRUCT

@@ -12,7 +12,7 @@
 
 #include "base/hd.hpp"
 #include "exec/compile/multimem_steps.hpp"
-#include "exec/cuda/lanes.hpp"
+#include "exec/gpu/lanes.hpp"
 
 namespace tutti::exec::cuda {
 
@@ -59,11 +59,11 @@ TUTTI_HD inline Heard hear(Signal signal, uint32_t tag, uint64_t count) {
   if (ahead != 0) return ahead > 0 ? Heard::Yes : Heard::NotYet;
   return static_cast<uint32_t>(signal >> 32) == tag ? Heard::Yes : Heard::OtherCall;
 }
-inline constexpr uint64_t kSignalBytes = kMaxBlocks * kMaxMultimemRanks * sizeof(Signal);
+inline constexpr uint64_t kSignalBytes = gpu::kMaxBlocks * kMaxMultimemRanks * sizeof(Signal);
 
 /// The parameter of these kernels.
 struct MultimemCall {
-  CallHead head;
+  gpu::CallHead head;
   MultimemLayout layout;
   const unsigned char* in = nullptr;
   unsigned char* out = nullptr;

@@ -7,12 +7,13 @@
 #include <string>
 
 #include "calls/gpu_program.hpp"
-#include "exec/cuda/relay.hpp"
+#include "exec/cuda/cuda_gpu.hpp"
+#include "exec/gpu/relay.hpp"
 #include "transports/ends.hpp"
 #include "transports/verbs/engine.hpp"
 #include "verbs/fake_nic.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 using test::HostWire;
@@ -24,13 +25,13 @@ uint64_t flushes() {
   return calls_of("cuFlushGPUDirectRDMAWrites");
 }
 
-const tutti::cuda::Device& gpu() { return tutti::cuda::Device::get(0); }
+const tutti::cuda::Device& device() { return tutti::cuda::Device::get(0); }
 
 class Direct : public testing::TestWithParam<uint64_t> {
  protected:
   Direct() {
     use_gpu(0);
-    test::fake_nic_rules() = {.dmabuf = gpu().rdma() != tutti::cuda::Rdma::None};
+    test::fake_nic_rules() = {.dmabuf = device().rdma() != tutti::cuda::Rdma::None};
     const auto make = [](const transports::Context& context) {
       return std::make_unique<transports::verbs::Engine>(context, test::make_fake_nic(), 2, "verbs");
     };
@@ -49,8 +50,9 @@ class Direct : public testing::TestWithParam<uint64_t> {
   static uint64_t slot() { return GetParam(); }
   static std::unique_ptr<RelayMemory> memory(const test::TestRank& rank, MemoryUse use) {
     const bool direct = rank.transport->direct_above().has_value();
-    auto made = std::make_unique<RelayMemory>(gpu(), slot(),
-                                              direct ? RelayMemory::Slots::OnDevice : RelayMemory::Slots::OnHost);
+    static const cuda::CudaGpu kGpu(device());
+    auto made =
+        std::make_unique<RelayMemory>(kGpu, slot(), direct ? RelayMemory::Slots::OnDevice : RelayMemory::Slots::OnHost);
     made->register_with(*rank.transport, use);
     return made;
   }
@@ -63,7 +65,7 @@ class Direct : public testing::TestWithParam<uint64_t> {
       return true;
     }
     if (!HostWire::can_push(sender_)) return false;
-    gpu().stream().upload(reinterpret_cast<CUdeviceptr>(link::push_slot(sender_)), bytes.data(), bytes.size());
+    device().stream().upload(reinterpret_cast<CUdeviceptr>(link::push_slot(sender_)), bytes.data(), bytes.size());
     HostWire::publish_pushed(sender_, tag, bytes.size());
     return true;
   }
@@ -78,7 +80,7 @@ class Direct : public testing::TestWithParam<uint64_t> {
     if (arrival.where == link::Where::Inline) {
       std::copy_n(arrival.data, got.size(), got.begin());
     } else {
-      gpu().stream().download(got.data(), reinterpret_cast<CUdeviceptr>(arrival.data), got.size());
+      device().stream().download(got.data(), reinterpret_cast<CUdeviceptr>(arrival.data), got.size());
     }
     EXPECT_EQ(got, expected) << "message " << tag;
     const bool in_slot = arrival.data >= arrive_in_ && arrival.data < arrive_in_ + link::kPushSlots * slot();
@@ -108,7 +110,7 @@ TEST_P(Direct, MessagesOfEverySizeArriveInOrderAndLongOnesWithoutACopy) {
   const char* const injected = std::getenv("FAKE_CUDA_INJECT");
   const std::string machine = injected != nullptr ? injected : "";
   const Rdma expected = machine == "no_dmabuf" ? Rdma::None : machine.empty() ? Rdma::Ordered : Rdma::Flushed;
-  ASSERT_EQ(gpu().rdma(), expected);
+  ASSERT_EQ(device().rdma(), expected);
   unsigned type = 0;
   ASSERT_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(arrive_in_)),
             CUDA_SUCCESS);
@@ -142,4 +144,4 @@ TEST_P(Direct, MessagesOfEverySizeArriveInOrderAndLongOnesWithoutACopy) {
 INSTANTIATE_TEST_SUITE_P(Slots, Direct, testing::Values(16 << 10, 32 << 10, 64 << 10, 128 << 10));
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

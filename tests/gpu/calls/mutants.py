@@ -27,15 +27,15 @@ MUTANTS = [
     ("no barrier before a signal", "src/exec/cuda/multimem.cu",
      "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
      "nvls", "all_reduce", False),
-    ("a round is not awaited", "src/exec/cuda/multimem.cu", "    return !gpu::sync_block_or(!all);",
-     "    return waits.step == call_.fold_step || !gpu::sync_block_or(!all);", "nvls", "all_reduce", False),
+    ("a round is not awaited", "src/exec/cuda/multimem.cu", "    return !ptx::sync_block_or(!all);",
+     "    return waits.step == call_.fold_step || !ptx::sync_block_or(!all);", "nvls", "all_reduce", False),
     ("the window of the next round takes the place of this one's", "src/exec/compile/multimem_steps.hpp",
      " + round % kMultimemSlots) * slot", ") * slot", "nvls", "all_reduce", False),
     ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "nvls", "all_reduce", False),
-    ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    gpu::store_release<gpu::Scope::System>(at, value);\n",
-     "    gpu::store_relaxed<gpu::Scope::System>(at, value);\n", "slots", "all_reduce", True),
-    ("a descriptor is loaded without acquire", "src/exec/cuda/block.hpp", "{ return gpu::load_acquire<gpu::Scope::System>(at); }",
-     "{ return gpu::load_relaxed<gpu::Scope::System>(at); }", "slots", "all_reduce", True),
+    ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    ptx::store_release<ptx::Scope::System>(at, value);\n",
+     "    ptx::store_relaxed<ptx::Scope::System>(at, value);\n", "slots", "all_reduce", True),
+    ("a descriptor is loaded without acquire", "src/exec/cuda/block.hpp", "{ return ptx::load_acquire<ptx::Scope::System>(at); }",
+     "{ return ptx::load_relaxed<ptx::Scope::System>(at); }", "slots", "all_reduce", True),
 ]
 
 

@@ -1,13 +1,14 @@
 // The relays between a device's links and the network's: one message for one, in order, without a copy.
-#include "exec/cuda/relay.hpp"
+#include "exec/gpu/relay.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "calls/gpu_program.hpp"
+#include "exec/cuda/cuda_gpu.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 using Wire = link::HostWire;
@@ -15,7 +16,10 @@ using Wire = link::HostWire;
 constexpr uint64_t kSlot = 4096;
 constexpr Rank kPeer = 3;
 
-std::unique_ptr<RelayMemory> memory() { return std::make_unique<RelayMemory>(tutti::cuda::Device::get(0), kSlot); }
+std::unique_ptr<RelayMemory> memory() {
+  static const cuda::CudaGpu kGpu(tutti::cuda::Device::get(0));
+  return std::make_unique<RelayMemory>(kGpu, kSlot);
+}
 
 /// A link between the relay and the test, which is the network's engine.
 struct Network {
@@ -200,4 +204,4 @@ TEST_F(Relays, AMessageThatIsTooLongIsNotCopied) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

@@ -104,7 +104,7 @@ bool sync_block_or(bool value) {
   return block.any_result;
 }
 
-uint32_t lane_of(const GpuThread& thread) { return thread.place.thread % tutti::gpu::kWarp; }
+uint32_t lane_of(const GpuThread& thread) { return thread.place.thread % tutti::ptx::kWarp; }
 
 uint64_t warp_call(WarpCall call, uint32_t mask, uint64_t value, uint32_t from_lane) {
   GpuThread& thread = self();
@@ -120,13 +120,13 @@ uint64_t warp_call(WarpCall call, uint32_t mask, uint64_t value, uint32_t from_l
 }
 
 void sync_warp(uint32_t mask) {
-  void* const warp = &self().block.threads[self().place.thread / tutti::gpu::kWarp * tutti::gpu::kWarp]->value;
+  void* const warp = &self().block.threads[self().place.thread / tutti::ptx::kWarp * tutti::ptx::kWarp]->value;
   tsan_release(warp);
   warp_call(WarpCall::Sync, mask, 0, 0);
   tsan_acquire(warp);
 }
 uint64_t shuffle(uint32_t mask, uint64_t value, uint32_t from) {
-  return warp_call(WarpCall::Shuffle, mask, value, from % tutti::gpu::kWarp);
+  return warp_call(WarpCall::Shuffle, mask, value, from % tutti::ptx::kWarp);
 }
 uint32_t ballot(uint32_t mask, bool value) {
   return static_cast<uint32_t>(warp_call(WarpCall::Ballot, mask, value ? 1 : 0, 0));
@@ -188,14 +188,14 @@ bool release_lanes(GpuThread& caller) {
   auto& threads = caller.block.threads;
   const uint32_t first = caller.place.thread - lane_of(caller);
   std::vector<GpuThread*> lanes;
-  for (uint32_t i = first; i < std::min<size_t>(first + tutti::gpu::kWarp, threads.size()); ++i) {
+  for (uint32_t i = first; i < std::min<size_t>(first + tutti::ptx::kWarp, threads.size()); ++i) {
     GpuThread& lane = *threads[i];
     if ((caller.mask >> lane_of(lane) & 1) == 0 || lane.fiber.ended()) continue;
     if (lane.state != ThreadState::AtWarp) return false;
     if (lane.call != caller.call || lane.mask != caller.mask) return false;
     lanes.push_back(&lane);
   }
-  uint64_t values[tutti::gpu::kWarp] = {};
+  uint64_t values[tutti::ptx::kWarp] = {};
   uint32_t votes = 0;
   for (GpuThread* lane : lanes) {
     values[lane_of(*lane)] = lane->value;
@@ -219,8 +219,8 @@ void thread_ended(GpuThread& thread) {
   }
 }
 
-const tutti::gpu::host::BlockRuntime& block_runtime() {
-  static const tutti::gpu::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,  ballot,
+const tutti::ptx::host::BlockRuntime& block_runtime() {
+  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,  ballot,
                                                        pause,      step,          shared,    multicast};
   return kRuntime;
 }

@@ -12,7 +12,7 @@
 
 namespace fake {
 
-using tutti::gpu::host::Twin;
+using tutti::ptx::host::Twin;
 struct Block;
 struct Grid;
 class Machine;
@@ -31,7 +31,7 @@ struct GpuThread {
   GpuThread& operator=(const GpuThread&) = delete;
 
   Block& block;
-  tutti::gpu::host::Thread place;
+  tutti::ptx::host::Thread place;
   ThreadState state = ThreadState::Runnable;
   Turn turn = Turn::Progress;
   uint32_t steps_left = 0;  ///< accesses until the next change of thread
@@ -102,7 +102,7 @@ struct Occupancy {
 };
 
 /// The runtime that twins call.
-const tutti::gpu::host::BlockRuntime& block_runtime();
+const tutti::ptx::host::BlockRuntime& block_runtime();
 
 /// After the end of a thread: lets those run that waited for it.
 void thread_ended(GpuThread& thread);

@@ -9,12 +9,12 @@ namespace fake {
 namespace {
 
 const Twin* first = nullptr;
-std::atomic<const tutti::gpu::host::Thread*>* current = nullptr;
+std::atomic<const tutti::ptx::host::Thread*>* current = nullptr;
 
 }  // namespace
 
 std::string load_twins() {
-  using Open = const Twin* (*)(const tutti::gpu::host::BlockRuntime*, std::atomic<const tutti::gpu::host::Thread*>**);
+  using Open = const Twin* (*)(const tutti::ptx::host::BlockRuntime*, std::atomic<const tutti::ptx::host::Thread*>**);
   if (current != nullptr) return "";
   if (config().twins.empty()) return "FAKE_CUDA_TWINS is not set: the kernels' twins are not known";
   void* const library = dlopen(config().twins.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -34,6 +34,6 @@ const Twin* find_twin(const std::string& name) {
   return nullptr;
 }
 
-void set_running_thread(const tutti::gpu::host::Thread* thread) { current->store(thread, std::memory_order_relaxed); }
+void set_running_thread(const tutti::ptx::host::Thread* thread) { current->store(thread, std::memory_order_relaxed); }
 
 }  // namespace fake

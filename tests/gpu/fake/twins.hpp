@@ -7,7 +7,7 @@
 
 namespace fake {
 
-using tutti::gpu::host::Twin;
+using tutti::ptx::host::Twin;
 
 /// Loads the twins, once. An error text; "" if all is well.
 std::string load_twins();
@@ -16,6 +16,6 @@ const Twin* find_twin(const std::string& name);
 /// All of them, as a list.
 const Twin* all_twins();
 /// Tells the twins which thread runs.
-void set_running_thread(const tutti::gpu::host::Thread* thread);
+void set_running_thread(const tutti::ptx::host::Thread* thread);
 
 }  // namespace fake

@@ -1,4 +1,4 @@
-// The report of a fault (exec/cuda/fault_report.hpp), whose words become visible to the host in any order.
+// The report of a fault (exec/gpu/fault_report.hpp), whose words become visible to the host in any order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "exec/cuda/fault_report.hpp"
+#include "exec/gpu/fault_report.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 struct PlainMemory {
@@ -76,4 +76,4 @@ TEST(FaultReport, IsBelievedWhenAllItsWordsAreThereInWhateverOrderTheyCome) {
 }
 
 }  // namespace
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

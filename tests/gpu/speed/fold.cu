@@ -14,12 +14,12 @@ struct FoldCall {
   uint64_t bytes = 0;
 };
 
-TUTTI_KERNEL(tutti_fold_f32, FoldCall, kMaxThreads, 2) {
+TUTTI_KERNEL(tutti_fold_f32, FoldCall, gpu::kMaxThreads, 2) {
   TUTTI_SHARED(BlockShared, shared);
   const BlockGroup group(shared, nullptr);
   constexpr uint64_t kGrain = 128;
-  const uint64_t each = (arguments.bytes / gpu::grid_size() + kGrain) / kGrain * kGrain;
-  const uint64_t begin = gpu::block_index() * each;
+  const uint64_t each = (arguments.bytes / ptx::grid_size() + kGrain) / kGrain * kGrain;
+  const uint64_t begin = ptx::block_index() * each;
   if (begin >= arguments.bytes) return;
   Instruction op;
   op.sources = 2;
@@ -29,7 +29,8 @@ TUTTI_KERNEL(tutti_fold_f32, FoldCall, kMaxThreads, 2) {
   how.op = Op::Sum;
   how.element_bytes = sizeof(float);
   const unsigned char* const operands[] = {arguments.left + begin, arguments.right + begin};
-  BlockReduce<Plain<float>, KernelKind::Slots>::run(group, how, op, segment, arguments.to + begin, nullptr, operands);
+  BlockReduce<Plain<float>, gpu::KernelKind::Slots>::run(group, how, op, segment, arguments.to + begin, nullptr,
+                                                         operands);
 }
 
 }  // namespace tutti::exec::cuda

@@ -130,7 +130,9 @@ TEST(OtherProcess, IsInNoSystemCallWhenItIsStoppedOrGone) {
   EXPECT_TRUE(may_be_in_kernel(getpid()));
   EXPECT_FALSE(is_gone(getpid()));
   EXPECT_TRUE(may_be_in_kernel(child.process()));
-  child.signal(SIGSTOP);
+  ::kill(child.process(), SIGSTOP);
+  siginfo_t stop{};
+  waitid(P_PID, static_cast<id_t>(child.process()), &stop, WSTOPPED | WNOWAIT);
   EXPECT_FALSE(may_be_in_kernel(child.process()));
   EXPECT_FALSE(is_gone(child.process()));
   child.kill_and_leave_zombie();

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cuda/lanes.hpp"
+#include "exec/gpu/lanes.hpp"
 #include "exec/links.hpp"
 #include "exec/program.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 
 /// What an image points to beyond itself.
 struct Surroundings {
@@ -38,4 +38,4 @@ struct Image {
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base);
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

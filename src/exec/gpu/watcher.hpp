@@ -13,18 +13,33 @@
 
 #include "base/deadline.hpp"
 #include "exec/backend.hpp"
-#include "exec/cuda/copies.hpp"
-#include "exec/cuda/lanes.hpp"
-#include "transports/cuda/device.hpp"
+#include "exec/gpu/gpu.hpp"
+#include "exec/gpu/lanes.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
+
+/// Calls that a GPU's copy engines run, as the watcher's thread sees them.
+class CopyCalls {
+ public:
+  virtual ~CopyCalls() = default;
+  /// Is one under way?
+  virtual bool runs() const = 0;
+  /// Changes whenever the stream has come further.
+  virtual uint64_t progress() const = 0;
+  /// What the stream waits for.
+  virtual std::optional<Stall> wait() const = 0;
+  /// The message of another call that it waits behind, if the words say so now.
+  virtual std::optional<Fault> wrong() const = 0;
+  /// Lets all waits end.
+  virtual void release() const = 0;
+};
 
 class Watcher {
  public:
   /// Its thread starts with the first call.
   /// `copies`: null if the copy engines run no calls.
-  Watcher(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, const Copies* copies)
-      : context_(context), device_(device), record_(record), copies_(copies) {}
+  Watcher(const BackendContext& context, const Gpu& gpu, HostRecord& record, const CopyCalls* copies)
+      : context_(context), gpu_(gpu), record_(record), copies_(copies) {}
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -51,9 +66,9 @@ class Watcher {
   std::optional<Stall> current_wait() const;
 
   const BackendContext context_;
-  const tutti::cuda::Device& device_;
+  const Gpu& gpu_;
   HostRecord& record_;
-  const Copies* const copies_;
+  const CopyCalls* const copies_;
   std::mutex mutex_;
   std::condition_variable changed_, looked_;
   bool ending_ = false;
@@ -74,4 +89,4 @@ class Watcher {
   std::thread thread_, driver_probe_;
 };
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

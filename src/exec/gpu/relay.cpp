@@ -1,4 +1,4 @@
-#include "exec/cuda/relay.hpp"
+#include "exec/gpu/relay.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "base/format.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 using Wire = link::HostWire;
@@ -14,30 +14,22 @@ using Wire = link::HostWire;
 constexpr uint64_t kRingBytes = link::kCapacity * link::kLine;
 constexpr uint64_t kWordBytes = kRingBytes + link::kStride;
 
-unsigned char* as_device_sees(const std::shared_ptr<unsigned char>& memory) {
-  CUdeviceptr there = 0;
-  tutti::cuda::check(tutti::cuda::driver().cuMemHostGetDevicePointer(&there, memory.get(), 0),
-                     "pinned memory of the host");
-  return reinterpret_cast<unsigned char*>(there);
-}
-
 }  // namespace
 
-RelayMemory::RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes, Slots slots)
-    : owner_(device),
+RelayMemory::RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots)
+    : gpu_(gpu),
       slot_bytes_(slot_bytes),
       where_(slots),
-      words_(pinned(device, kWordBytes)),
-      slots_(slots == Slots::OnHost ? pinned(device, link::kPushSlots * slot_bytes)
-                                    : on_device(device, link::kPushSlots * slot_bytes)) {
+      words_(pinned(gpu, kWordBytes)),
+      slots_(slots == Slots::OnHost ? pinned(gpu, link::kPushSlots * slot_bytes)
+                                    : on_device(gpu, link::kPushSlots * slot_bytes)) {
   std::memset(words_.get(), 0, kWordBytes);  // it may have served another link
-  const tutti::cuda::WithContext with(device.context());
-  device_ = {as_device_sees(words_), slots == Slots::OnHost ? as_device_sees(slots_) : slots_.get()};
+  const bool on_host = slots == Slots::OnHost;
+  device_ = {gpu.device_address(words_.get()), on_host ? gpu.device_address(slots_.get()) : slots_.get()};
 }
 
 void RelayMemory::register_with(transports::Transport& engine, transports::MemoryUse use) {
-  const tutti::cuda::WithContext with(owner_.context());
-  registration_ = engine.register_memory(slots_.get(), link::kPushSlots * slot_bytes_, use);
+  gpu_.use([&] { registration_ = engine.register_memory(slots_.get(), link::kPushSlots * slot_bytes_, use); });
 }
 
 uint64_t RelayMemory::slot_at(const unsigned char* data) const {
@@ -46,7 +38,7 @@ uint64_t RelayMemory::slot_at(const unsigned char* data) const {
 }
 
 void RelayMemory::order_writes() const {
-  if (where_ == Slots::OnDevice && owner_.rdma() != tutti::cuda::Rdma::Ordered) owner_.flush_rdma();
+  if (where_ == Slots::OnDevice && gpu_.rdma() != Rdma::Ordered) gpu_.flush_rdma();
 }
 
 RelayMemory::View RelayMemory::view(bool of_device) const {
@@ -110,7 +102,7 @@ InRelay::InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& networ
   if (!network.keeps_posted && memory_->where() == RelayMemory::Slots::OnDevice) {
     throw_error(Code::InternalError, "nothing can be copied to slots on the GPU");
   }
-  if (network.keeps_posted) copies_ = std::make_unique<RelayMemory>(memory_->device(), memory_->slot_bytes());
+  if (network.keeps_posted) copies_ = std::make_unique<RelayMemory>(memory_->gpu(), memory_->slot_bytes());
 }
 
 bool InRelay::progress() {
@@ -182,4 +174,4 @@ void InRelay::post_slots() {
   }
 }
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

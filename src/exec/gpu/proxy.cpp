@@ -1,4 +1,4 @@
-#include "exec/cuda/proxy.hpp"
+#include "exec/gpu/proxy.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@
 #include "exec/wait.hpp"
 #include "transports/transport.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 constexpr double kLongestRest = 200e-6;  // seconds from one look at the kernels' rings to the next, while they run
@@ -26,8 +26,8 @@ uint64_t load(const uint64_t& word) {
 
 }  // namespace
 
-Proxy::Proxy(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes)
-    : context_(context), device_(device), record_(record), slot_bytes_(slot_bytes) {}
+Proxy::Proxy(const BackendContext& context, const Gpu& gpu, HostRecord& record, uint64_t slot_bytes)
+    : context_(context), gpu_(gpu), record_(record), slot_bytes_(slot_bytes) {}
 
 Proxy::~Proxy() {
   {
@@ -47,16 +47,16 @@ std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryU
   }
   const auto above = engine.direct_above();
   const uint64_t bytes = link::kPushSlots * slot_bytes_;
-  if (!env().gpu_direct || !above || device_.rdma() == tutti::cuda::Rdma::None) return nullptr;
+  if (!env().gpu_direct || !above || gpu_.rdma() == Rdma::None) return nullptr;
   if (use == transports::MemoryUse::ReadWrite && slot_bytes_ <= *above) return nullptr;  // nothing would arrive there
   if (on_device_ + bytes > kMaxOnDevice) return nullptr;
   try {
-    auto made = std::make_unique<RelayMemory>(device_, slot_bytes_, RelayMemory::Slots::OnDevice);
+    auto made = std::make_unique<RelayMemory>(gpu_, slot_bytes_, RelayMemory::Slots::OnDevice);
     made->register_with(engine, use);
     on_device_ += bytes;
     return made;
   } catch (const Error& error) {
-    log_info("messages between {} and rank {} lie in the host's memory: {}", device_.name(), peer, error.what());
+    log_info("messages between {} and rank {} lie in the host's memory: {}", gpu_.name(), peer, error.what());
     return nullptr;
   }
 }
@@ -64,11 +64,11 @@ std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryU
 std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use) {
   auto made = direct_memory(peer, use);
   if (made == nullptr) {
-    made = std::make_unique<RelayMemory>(device_, slot_bytes_);
+    made = std::make_unique<RelayMemory>(gpu_, slot_bytes_);
     try {
       made->register_with(context_.network->transport_to(peer), use);
     } catch (const Error& error) {
-      log_info("messages between {} and rank {} are copied for the network: {}", device_.name(), peer, error.what());
+      log_info("messages between {} and rank {} are copied for the network: {}", gpu_.name(), peer, error.what());
     }
   }
   context_.network->keep(made->slots());
@@ -203,4 +203,4 @@ void Proxy::rest(double seconds) {
   nap(most);
 }
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

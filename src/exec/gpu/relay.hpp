@@ -12,25 +12,25 @@
 //
 // Slots may lie in the GPU's memory, if the engine can send from there and receive there (GPUDirect RDMA). Ring and
 // counter stay in pinned memory. Before the relay tells the kernel of a message, it makes sure that the GPU sees what
-// the network has written (Device::flush_rdma).
+// the network has written (Gpu::flush_rdma).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "exec/cuda/pinned.hpp"
+#include "exec/gpu/pinned.hpp"
 #include "link/host_memory.hpp"
 #include "link/link.hpp"
 #include "transports/transport.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 
 /// Ring, counter and slots of a link; words are zeroed. The device addresses them as its links say.
 class RelayMemory {
  public:
   enum class Slots : uint8_t { OnHost, OnDevice };
   /// Throws Error(OutOfMemory).
-  RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes, Slots slots = Slots::OnHost);
+  RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots = Slots::OnHost);
   /// Registers the slots with the engine that sends from them, or (ReadWrite) receives there. Throws what that throws.
   void register_with(transports::Transport& engine, transports::MemoryUse use);
   /// The two ends of the link: the device's, or the host's.
@@ -45,7 +45,7 @@ class RelayMemory {
   unsigned char* for_device(const unsigned char* in_slot) const { return device_.slots + (in_slot - slots_.get()); }
   /// After this the device sees what the network has written to slots.
   void order_writes() const;
-  const tutti::cuda::Device& device() const { return owner_; }
+  const Gpu& gpu() const { return gpu_; }
   Slots where() const { return where_; }
   std::shared_ptr<const void> slots() const { return slots_; }
 
@@ -54,7 +54,7 @@ class RelayMemory {
     unsigned char *words, *slots;
   };
   View view(bool of_device) const;
-  const tutti::cuda::Device& owner_;
+  const Gpu& gpu_;
   const uint64_t slot_bytes_;
   const Slots where_;
   const std::shared_ptr<unsigned char> words_, slots_;  // words: the ring, then the counter
@@ -106,4 +106,4 @@ class InRelay {
   uint64_t copies_held_[link::kPushSlots] = {};
 };
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

@@ -1,4 +1,4 @@
-#include "exec/cuda/watcher.hpp"
+#include "exec/gpu/watcher.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "exec/idle_loop.hpp"
 #include "link/host_memory.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(5), kQuietTurn = std::chrono::milliseconds(50);
@@ -166,7 +166,7 @@ bool Watcher::check_device(uint64_t started, uint64_t ended, bool copies) {
     if (read_wait(wait, ended + 1, stall)) break;
   }
   if (const std::optional<Stall> copied = copies ? copies_->wait() : std::nullopt) stall = *copied;
-  context_.observer->processor_failed(fmt::format("{} has failed: {}", device_.name(), why), stall);
+  context_.observer->processor_failed(fmt::format("{} has failed: {}", gpu_.name(), why), stall);
   return true;
 }
 
@@ -176,7 +176,7 @@ void Watcher::ask_device() {
   if (driver_probe_.joinable()) driver_probe_.join();  // it has ended
   try {
     driver_probe_ = std::thread([this] {
-      std::string why = device_.stream().failure();
+      std::string why = gpu_.failure();
       const std::lock_guard answering(mutex_);
       answer_ = std::move(why);
       asking_ = false;
@@ -248,4 +248,4 @@ void Watcher::check_wait(Stall stall, uint64_t waiting) {
   if (!context_.observer->stalled(stall).ok()) end_kernels();
 }
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

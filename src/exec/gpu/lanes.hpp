@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
-#include "exec/cuda/fault_report.hpp"
+#include "exec/gpu/fault_report.hpp"
 #include "exec/state.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 
 inline constexpr uint32_t kMaxBlocks = 64;    ///< of a rank's call
 inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
@@ -77,4 +77,4 @@ struct LanesCall {
   unsigned char scale[8] = {};
 };
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

@@ -9,7 +9,7 @@
 #include "base/hd.hpp"
 #include "exec/state.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 
 struct FaultReport {
   static constexpr uint32_t kValues = 8;
@@ -61,4 +61,4 @@ bool load_report(const FaultReport& report, Fault& fault) {
   return true;
 }
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

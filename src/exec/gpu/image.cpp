@@ -1,10 +1,10 @@
-#include "exec/cuda/image.hpp"
+#include "exec/gpu/image.hpp"
 
 #include <algorithm>
 
 #include "base/format.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 namespace {
 
 constexpr uint32_t kScratchVersions = 4;
@@ -161,4 +161,4 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
   return image;
 }
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

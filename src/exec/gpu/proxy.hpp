@@ -1,5 +1,5 @@
 // The thread that connects a GPU with ranks of other hosts: it drives the network's engines and the relays between
-// them and the kernels. Kernels and the thread talk through memory only (exec/cuda/relay.hpp).
+// them and the kernels. Kernels and the thread talk through memory only (exec/gpu/relay.hpp).
 #pragma once
 
 #include <atomic>
@@ -12,15 +12,15 @@
 #include <thread>
 
 #include "exec/backend.hpp"
-#include "exec/cuda/lanes.hpp"
-#include "exec/cuda/relay.hpp"
+#include "exec/gpu/lanes.hpp"
+#include "exec/gpu/relay.hpp"
 
-namespace tutti::exec::cuda {
+namespace tutti::exec::gpu {
 
 class Proxy {
  public:
   /// Messages have `slot_bytes` bytes at most. The thread starts with the first link.
-  Proxy(const BackendContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes);
+  Proxy(const BackendContext& context, const Gpu& gpu, HostRecord& record, uint64_t slot_bytes);
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
@@ -47,7 +47,7 @@ class Proxy {
   bool has_failed() const { return context_.failed->load(std::memory_order_acquire) != 0; }
 
   const BackendContext context_;
-  const tutti::cuda::Device& device_;
+  const Gpu& gpu_;
   const HostRecord& record_;
   const uint64_t slot_bytes_;
   std::mutex mutex_;
@@ -63,4 +63,4 @@ class Proxy {
   std::thread thread_;
 };
 
-}  // namespace tutti::exec::cuda
+}  // namespace tutti::exec::gpu

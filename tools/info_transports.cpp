@@ -27,4 +27,12 @@ nlohmann::ordered_json transport_lines() {
   return lines;
 }
 
+std::vector<std::string> usable_between_hosts() {
+  std::vector<std::string> names;
+  for (const transports::TransportEntry& entry : transports::transports()) {
+    if (entry.between_hosts && line_of(entry).starts_with("usable")) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
 }  // namespace tutti::tools

@@ -136,6 +136,8 @@ struct TransportEntry {
   std::string (*why_not)() = nullptr;
   /// Its devices, or why it has none, for people: "usable: …" or "not usable: …". Null: it is usable.
   std::string (*state)() = nullptr;
+  bool between_hosts = false;  ///< it connects hosts
+  bool maps_arenas = false;    ///< its peers of the same host map the arena (Context::arena_file)
 };
 
 /// Registers a transport; each folder transports/<name>/ has one, and so has each module.

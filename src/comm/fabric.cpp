@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
+#include "select/profile.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 
@@ -23,6 +24,13 @@ using transports::Transport;
 constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm in which all ranks are peers, and transfers
 constexpr const char* kReadableService = "readable";
 constexpr const char* kYes = "yes";
+
+/// Of this machine's profile, or what the transport says.
+select::MeasuredLink cost_of(const transports::TransportEntry& entry, const transports::Reach& reach) {
+  const auto profile = select::local_profile();
+  if (profile == nullptr || !profile->links.contains(entry.name)) return {reach.alpha, reach.beta};
+  return profile->links.at(entry.name);
+}
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
   if (a == b) return kBetweenThreads;
@@ -143,8 +151,11 @@ void Fabric::make_arena() {
                        : (shares_process_ ? machine_constants().thread_arena : machine_constants().process_arena);
   bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
   unsigned char* base = nullptr;
-  const bool may_use_shm = env().transport.empty() || env().transport == "shm";
-  if (others_on_host && may_use_shm) {
+  const auto& usable = transports::transports();
+  const bool peers_map_it = std::any_of(usable.begin(), usable.end(), [](const transports::TransportEntry& entry) {
+    return entry.maps_arenas && (env().transport.empty() || env().transport == entry.name);
+  });
+  if (others_on_host && peers_map_it) {
     parts_->segment = arenas_->cut(bytes);
     base = parts_->segment.base();
     endpoint_.when_all_have_left(parts_->segment.when_peers_are_done());
@@ -218,8 +229,9 @@ void Fabric::use_route(Rank peer, const Route& route) {
   entries_[static_cast<size_t>(peer)] = route.entry;
   const char* const relation = relation_of(endpoint_.process_id(endpoint_.rank()), endpoint_.process_id(peer));
   FabricReport::Slowest& slowest = report_.links[relation];
-  slowest.alpha = std::max(slowest.alpha, route.reach.alpha);
-  slowest.beta = std::max(slowest.beta, route.reach.beta);
+  const select::MeasuredLink cost = cost_of(*route.entry, route.reach);
+  slowest.alpha = std::max(slowest.alpha, cost.alpha);
+  slowest.beta = std::max(slowest.beta, cost.beta);
   slowest.in_place = slowest.in_place && !transport->is_engine();
   report_.longest = std::min(report_.longest, transport->longest_message());
   note_route(peer, route.entry->name, route.reasons);

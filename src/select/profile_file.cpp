@@ -60,9 +60,7 @@ void use(const Profile& profile) {
   };
   put("threads", constants.local_alpha, constants.local_beta);
   put("processes", constants.shm_alpha, constants.shm_beta);
-  put("tcp", constants.tcp_alpha, constants.tcp_beta);
-  put("ucx", constants.ucx_alpha, constants.ucx_beta);
-  put("verbs", constants.verbs_alpha, constants.verbs_beta);
+  put("tcp", constants.tcp_alpha, constants.tcp_beta);  // predictions without a job assume it between hosts
   if (profile.gamma) constants.fold_gamma = *profile.gamma;
 }
 

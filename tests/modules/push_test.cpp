@@ -1,4 +1,4 @@
-// The transport of a module, found by the library as users' are: it passes the conformance suite of all transports.
+// Registered memory: the transport of a module, found by the library as users' are.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -80,8 +80,4 @@ TEST(RegisterMemory, IsPassedOnByTheFaultTransport) {
 }
 
 }  // namespace
-
-using Pushed = testing::Types<PushThreads, Faulty<PushThreads>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Module, Conformance, Pushed);
-
 }  // namespace tutti::test

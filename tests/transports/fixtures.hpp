@@ -1,4 +1,5 @@
-// The media that the conformance suite runs over. A new transport adds a fixture and its name to the lists at the end.
+// The media that the conformance suite runs over. A transport in a folder of its own needs none of these:
+// tutti_transport_suite() (CMakeLists.txt).
 #pragma once
 
 #include <gtest/gtest.h>

@@ -50,11 +50,7 @@ HostFacts local_facts() {
   } catch (const Error& error) {
     facts.problem = error.what();
   }
-  const nlohmann::ordered_json lines = transport_lines();
-  for (const auto& [name, line] : lines.items()) {
-    const bool usable = line.get<std::string>().starts_with("usable");
-    if (usable && name != "local" && name != "shm" && name != "cuda") facts.transports.push_back(name);
-  }
+  facts.transports = usable_between_hosts();
   return facts;
 }
 

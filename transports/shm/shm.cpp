@@ -336,7 +336,8 @@ const TransportRegistration shm_entry({.name = "shm",
                                        .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                          return std::make_unique<Shm>(context);
                                        },
-                                       .state = shm::state});
+                                       .state = shm::state,
+                                       .maps_arenas = true});
 
 }  // namespace
 }  // namespace tutti::transports

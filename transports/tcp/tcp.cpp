@@ -185,7 +185,8 @@ const TransportRegistration tcp_entry({.name = "tcp",
                                        .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                          return std::make_unique<Tcp>(context);
                                        },
-                                       .state = tcp::state});
+                                       .state = tcp::state,
+                                       .between_hosts = true});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -10,7 +10,8 @@ const TransportRegistration ucx_entry({.name = "ucx",
                                        .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                          return std::make_unique<ucx::Engine>(context);
                                        },
-                                       .why_not = ucx::why_not});
+                                       .why_not = ucx::why_not,
+                                       .between_hosts = true});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -15,7 +15,8 @@ const TransportRegistration verbs_entry({.name = "verbs",
                                                context, verbs::make_ibv_nic(place_on_host(*context.wireup)),
                                                static_cast<uint32_t>(env().verbs_queues), "verbs");
                                          },
-                                         .why_not = verbs::why_not});
+                                         .why_not = verbs::why_not,
+                                         .between_hosts = true});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -1,0 +1,1 @@
+tutti_transport_conformance(local threads 1 2 3 5 8 FORCED 4 7 11 16)

@@ -12,6 +12,7 @@
 #include "base/fd.hpp"
 #include "base/status.hpp"
 #include "link/arena.hpp"
+#include "link/arena_memory.hpp"
 #include "link/link.hpp"
 #include "link/traits.hpp"
 #include "transports/wireup.hpp"
@@ -46,7 +47,7 @@ struct Capabilities {
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
-  std::shared_ptr<const Fd> arena_file;  ///< of the link::Segment that the arena fills; null: no peer maps it
+  std::shared_ptr<const Fd> arena_file;  ///< in which the arena lies; null: no peer maps it
   uint64_t arena_offset = 0;             ///< of the arena in it
   /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
   const uint64_t* calls = nullptr;
@@ -137,7 +138,9 @@ struct TransportEntry {
   /// Its devices, or why it has none, for people: "usable: …" or "not usable: …". Null: it is usable.
   std::string (*state)() = nullptr;
   bool between_hosts = false;  ///< it connects hosts
-  bool maps_arenas = false;    ///< its peers of the same host map the arena (Context::arena_file)
+  /// Makes the arena of a rank with peers in other processes of its host: that they can map, or that a device reaches
+  /// (link/arena_memory.hpp). The most preferred transport that has one is asked. Null: memory of any kind serves.
+  link::ArenaMemory (*arena)(uint64_t bytes, link::SegmentFiles& files) = nullptr;
 };
 
 /// Registers a transport; each folder transports/<name>/ has one, and so has each module.

@@ -1,7 +1,5 @@
 #include "comm/fabric.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -37,6 +35,15 @@ const char* relation_of(const ProcessId& a, const ProcessId& b) {
   return a.host == b.host ? kBetweenProcesses : kBetweenHosts;
 }
 
+/// As the most preferred transport that has memory of its own kind for it makes it.
+link::ArenaMemory memory_for_peers(uint64_t bytes, link::SegmentFiles& files) {
+  for (const transports::TransportEntry& entry : transports::transports()) {
+    const bool wanted = env().transport.empty() || env().transport == entry.name;
+    if (wanted && entry.arena != nullptr) return entry.arena(bytes, files);
+  }
+  return link::private_memory(bytes);
+}
+
 void check_is_transport(const std::string& name) {
   std::vector<std::string> known;
   for (const transports::TransportEntry& entry : transports::transports()) {
@@ -55,27 +62,7 @@ void check_is_transport(const std::string& name) {
 }  // namespace
 
 struct Fabric::Parts {
-  /// Anonymous zeroed memory.
-  class Mapping {
-   public:
-    explicit Mapping(uint64_t bytes) : bytes_(bytes) {
-      void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED)
-        throw_error(Code::OutOfMemory, "no {} bytes for this rank's arena (TUTTI_ARENA)", bytes);
-      base_ = static_cast<unsigned char*>(memory);
-    }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    ~Mapping() { munmap(base_, bytes_); }
-    unsigned char* base() const { return base_; }
-
-   private:
-    uint64_t bytes_;
-    unsigned char* base_;
-  };
-
-  link::Segment segment;
-  std::unique_ptr<Mapping> mapping;
+  link::ArenaMemory memory;
   std::unique_ptr<link::Arena> arena;
   const volatile uint64_t word = random_u64();  // peers try to read it
   uint64_t calls = 0;
@@ -150,26 +137,12 @@ void Fabric::make_arena() {
                        ? env().arena->value
                        : (shares_process_ ? machine_constants().thread_arena : machine_constants().process_arena);
   bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
-  unsigned char* base = nullptr;
-  const auto& usable = transports::transports();
-  const bool peers_map_it = std::any_of(usable.begin(), usable.end(), [](const transports::TransportEntry& entry) {
-    return entry.maps_arenas && (env().transport.empty() || env().transport == entry.name);
-  });
-  if (others_on_host && peers_map_it) {
-    parts_->segment = arenas_->cut(bytes);
-    base = parts_->segment.base();
-    endpoint_.when_all_have_left(parts_->segment.when_peers_are_done());
-  } else {
-    parts_->mapping = std::make_unique<Parts::Mapping>(bytes);
-    base = parts_->mapping->base();
-  }
+  parts_->memory = others_on_host ? memory_for_peers(bytes, *arenas_) : link::private_memory(bytes);
+  const link::ArenaMemory& memory = parts_->memory;
+  if (memory.when_peers_are_done) endpoint_.when_all_have_left(memory.when_peers_are_done);
   const uint64_t links =
       kLinksToAPeer * static_cast<uint64_t>(env().threads) * static_cast<uint64_t>(endpoint_.ranks());
-  link::Arena::Commit commit;
-  if (parts_->segment.base() != nullptr) {
-    commit = [&segment = parts_->segment](uint64_t offset, uint64_t size) { segment.commit(offset, size); };
-  }
-  parts_->arena = std::make_unique<link::Arena>(base, bytes, links * sizeof(link::LinkMemory), std::move(commit));
+  parts_->arena = std::make_unique<link::Arena>(memory.base, bytes, links * sizeof(link::LinkMemory), memory.commit);
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.arena = bytes;
@@ -187,8 +160,8 @@ struct Fabric::Route {
 void Fabric::make_routes() {
   const transports::Context context{.wireup = &endpoint_,
                                     .arena = arena_,
-                                    .arena_file = parts_->segment.file(),
-                                    .arena_offset = parts_->segment.offset(),
+                                    .arena_file = parts_->memory.file,
+                                    .arena_offset = parts_->memory.offset,
                                     .calls = calls_,
                                     .direct_access = cma_ != Cma::Off};
   if (!env().transport.empty()) check_is_transport(env().transport);

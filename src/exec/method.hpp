@@ -48,10 +48,11 @@ struct Method {
   bool only_modelled = false;
   /// Nobody but its backend counts its calls: they have numbers of their own there.
   bool counted_apart = false;
-  /// Why no program of it says how messages are delivered; "": programs say it.
+  /// Why no program of it says how messages are delivered; "": programs say it, since their lanes are interpreted.
   const char* delivery = "";
 
   bool is_on_host() const { return backend == kHost; }
+  bool interprets_lanes() const { return *delivery == '\0'; }
   /// By name: a module has methods of its own.
   friend bool operator==(const Method& a, const Method& b) { return std::string_view(a.name) == b.name; }
 };

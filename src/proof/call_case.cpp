@@ -14,11 +14,8 @@ struct Translation {
   MakeJob* make;
 };
 
+/// Of methods that do not interpret their programs' lanes.
 const Translation kTranslations[] = {
-    {&exec::methods::lanes, lanes_job},
-    {&exec::methods::slots, lanes_job},
-    {&exec::methods::ll, lanes_job},
-    {&exec::methods::ll128, lanes_job},
     {&exec::methods::copy_engine, copy_engine_job},
     {&exec::methods::nvls, nvls_job},
 };
@@ -74,6 +71,7 @@ Job empty_job(std::span<const plan::RankPlan> plans, const CallCase& how) {
 }
 
 Job job_of(std::span<const plan::RankPlan> plans, const CallCase& how, std::vector<exec::Program> programs) {
+  if (how.geometry.method->interprets_lanes()) return lanes_job(plans, how, std::move(programs));
   for (const Translation& one : kTranslations) {
     if (*one.method == *how.geometry.method) return one.make(plans, how, std::move(programs));
   }

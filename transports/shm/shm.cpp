@@ -17,6 +17,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "link/arena_memory.hpp"
 #include "link/cma.hpp"
 #include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
@@ -337,7 +338,7 @@ const TransportRegistration shm_entry({.name = "shm",
                                          return std::make_unique<Shm>(context);
                                        },
                                        .state = shm::state,
-                                       .maps_arenas = true});
+                                       .arena = link::shared_memory});
 
 }  // namespace
 }  // namespace tutti::transports

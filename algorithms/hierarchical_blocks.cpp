@@ -132,7 +132,7 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
     return;
   }
   if (!rails.has_other_groups()) return;
-  const View passing = plan.scratch(rails.circle.n > 2 ? most_served(rails.groups) : 0);
+  const View passing = plan.scratch(rails.circle.n > 2 ? max_served(rails.groups) : 0);
   const StepRef done = reduce_between(rails, between, ready, shares, passing, results);
   if (mine.size() > 1) outward.after(done);
   for (size_t extra = 1; extra < mine.size(); ++extra) outward.send(results.list()[extra], mine[extra]);
@@ -160,15 +160,15 @@ Cost all_gather_cost(const Shape& shape) {
           .sent = count > 1 ? most(groups, sent) : shape.ranks - 1,
           .received = shape.ranks - 1,
           .stages = groups.largest() > 1 && count > 1 ? 3 : 1,
-          .message = count > 1 ? most_served(groups) : 1,
+          .message = count > 1 ? max_served(groups) : 1,
           .link = count > 1 ? all - 1 : 1,
-          .between = between_groups(groups, count - 1, most_served(groups), all - 1)};
+          .between = between_groups(groups, count - 1, max_served(groups), all - 1)};
 }
 
 Cost reduce_scatter_cost(const Shape& shape) {
   if (shape.ranks == 1) return {};
   const Grouping& groups = *shape.groups;
-  const Rank count = groups.groups(), g = groups.smallest(), all = all_served(groups), b = most_served(groups);
+  const Rank count = groups.groups(), g = groups.smallest(), all = all_served(groups), b = max_served(groups);
   const Rank received = most(groups, [&](Rank group) {
     const Rank before = (group + count - 1) % count;
     return (groups.size(group) - 1) * all + (count > 1 ? all - served(groups, before) : 0);

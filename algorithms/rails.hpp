@@ -74,7 +74,7 @@ struct Rails {
 inline Rank served(const Grouping& groups, Rank group) {
   return (groups.size(group) + groups.smallest() - 1) / groups.smallest();
 }
-inline Rank most_served(const Grouping& groups) {
+inline Rank max_served(const Grouping& groups) {
   return (groups.largest() + groups.smallest() - 1) / groups.smallest();
 }
 inline Rank all_served(const Grouping& groups) {

@@ -28,12 +28,12 @@
 
 namespace {
 
-size_t heap = 0, most_heap = 0;  // bytes; only one thread allocates
+size_t heap = 0, max_heap = 0;  // bytes; only one thread allocates
 
 void* counted(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   heap += malloc_usable_size(memory);
-  most_heap = std::max(most_heap, heap);
+  max_heap = std::max(max_heap, heap);
   return memory;
 }
 
@@ -73,9 +73,9 @@ uint64_t elements(const plan::RankPlan& plan) { return plan.grain; }
 
 /// The peak of bytes allocated by work(), including its result.
 double heap_of(const auto& work) {
-  const size_t before = most_heap = heap;
+  const size_t before = max_heap = heap;
   static_cast<void>(work());
-  return static_cast<double>(most_heap - before);
+  return static_cast<double>(max_heap - before);
 }
 
 void report(benchmark::State& state, const plan::RankPlan& plan, double bytes) {

@@ -47,7 +47,7 @@ class Weights final : public Unit {
   void backward_weight(const Call& /*call*/, Record& /*record*/, float* /*gradients*/) override {}
 };
 
-struct Setting {
+struct Conditions {
   int ranks = 2, steps = 15;
   size_t elements = 0;  // of the gradients
   size_t bucket = size_t{25} << 20;
@@ -59,7 +59,7 @@ struct Measured {
 };
 
 /// One rank's fastest step: what else the machine does only adds time. All ranks begin each step together.
-Measured run_rank(Communicator* comm, const Setting& setting) {
+Measured run_rank(Communicator* comm, const Conditions& setting) {
   const std::unique_ptr<Device> device = make_host_device();
   Ledger ledger(*device);
   Counters counters;
@@ -96,7 +96,7 @@ Measured run_rank(Communicator* comm, const Setting& setting) {
 }
 
 /// The slowest rank's.
-Measured run(const Setting& setting) {
+Measured run(const Conditions& setting) {
   if (setting.ranks == 1) return run_rank(nullptr, setting);
   Measured most;
   std::mutex mutex;
@@ -123,7 +123,7 @@ int option(int argc, char** argv, const char* name, int otherwise) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Setting setting;
+  Conditions setting;
   setting.ranks = option(argc, argv, "--ranks", 2);
   setting.steps = option(argc, argv, "--steps", 15);
   const int mib = option(argc, argv, "--mib", 96);
@@ -144,7 +144,7 @@ int main(int argc, char** argv) try {
     // One after another, because what else the machine does changes.
     setting.compute = first / ratio;
     const Measured both = run(setting);
-    Setting alone = setting;
+    Conditions alone = setting;
     alone.compute = 0;
     const double communication = run(alone).step;
     alone.compute = setting.compute;

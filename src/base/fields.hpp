@@ -26,9 +26,9 @@ inline constexpr size_t kMaxItem = 1 << 20;  ///< bytes of a text in a map
 class FieldWriter {
  public:
   explicit FieldWriter(std::string& out) : out_(out) {}
-  template <class T>
-  void number(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+  template <class... T>
+  void number(T... values) {
+    (put(values), ...);
   }
   void real(double value) { number(std::bit_cast<uint64_t>(value)); }
   void flag(bool value) { number(static_cast<uint8_t>(value)); }
@@ -40,10 +40,6 @@ class FieldWriter {
   void list(const std::vector<T>& values, size_t limit) {
     length(values.size(), limit);
     for (const T& value : values) item(value);
-  }
-  void numbers(const std::vector<Rank>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const Rank value : values) number(value);
   }
   template <class T>
   void numbers(const std::vector<T>& values, size_t limit) {
@@ -64,6 +60,10 @@ class FieldWriter {
   void item(const Address& value);
 
  private:
+  template <class T>
+  void put(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+  }
   void length(size_t size, size_t limit);
   std::string& out_;
 };
@@ -71,12 +71,9 @@ class FieldWriter {
 class FieldReader {
  public:
   explicit FieldReader(std::string_view in) : in_(in) {}
-  template <class T>
-  void number(T& value) {
-    const std::string_view bytes = take(sizeof(T));
-    uint64_t wide = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-    value = static_cast<T>(wide);
+  template <class... T>
+  void number(T&... values) {
+    (get(values), ...);
   }
   void real(double& value) {
     uint64_t bits = 0;
@@ -98,11 +95,6 @@ class FieldReader {
     const size_t count = length(limit);
     values.clear();  // grown as items are really there: a large count alone reserves nothing
     for (size_t i = 0; i < count; ++i) item(values.emplace_back());
-  }
-  void numbers(std::vector<Rank>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();
-    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
   }
   template <class T>
   void numbers(std::vector<T>& values, size_t limit) {
@@ -128,6 +120,13 @@ class FieldReader {
   void end() const;
 
  private:
+  template <class T>
+  void get(T& value) {
+    const std::string_view bytes = take(sizeof(T));
+    uint64_t wide = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
+    value = static_cast<T>(wide);
+  }
   std::string_view take(size_t size);
   size_t length(size_t limit);
   std::string_view in_;

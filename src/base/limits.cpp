@@ -57,7 +57,7 @@ void throw_system(const char* what, int error) {
   throw Error(Code::SystemError, text);
 }
 
-size_t most_descriptors() { return static_cast<size_t>(std::min<rlim_t>(limit_of(RLIMIT_NOFILE), 1 << 20)); }
+size_t max_descriptors() { return static_cast<size_t>(std::min<rlim_t>(limit_of(RLIMIT_NOFILE), 1 << 20)); }
 
 int descriptor_reserve() { return static_cast<int>(std::clamp<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 12, 64)); }
 

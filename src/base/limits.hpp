@@ -26,7 +26,7 @@ class NoDescriptor : public Error {
 [[noreturn]] void throw_system(const char* what, int error);
 
 /// The number of descriptors that this process may have, at most 2^20.
-size_t most_descriptors();
+size_t max_descriptors();
 
 /// Descriptors reserved for the program and for connections when memory uses one per block: an eighth of this process's
 /// limit, from 12 to 64.

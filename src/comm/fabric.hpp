@@ -39,8 +39,7 @@ struct FabricReport {
 
   static constexpr size_t kMaxRelations = 8, kMaxWords = 16 << 10;
   static void fields(auto& m, auto& v) {
-    v.number(m.staging);
-    v.number(m.longest);
+    v.number(m.staging, m.longest);
     v.map(m.links, kMaxRelations, kMaxWords);
     v.words(m.unreachable, kMaxWords);
     v.number(m.word.at);

@@ -40,8 +40,7 @@ struct RankReport {
     v.text(m.boot, kMaxReport);
     v.map(m.backends, 256, 256);
     v.real(m.crowding);
-    v.number(m.kind);
-    v.number(m.kind_with_gpus);
+    v.number(m.kind, m.kind_with_gpus);
   }
 };
 

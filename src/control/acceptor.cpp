@@ -32,7 +32,7 @@ Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
 /// The kernel assigns the lowest free number, so a high number means that all lower ones are in use.
-bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= most_descriptors() / 4 * 3; }
+bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= max_descriptors() / 4 * 3; }
 
 /// Moves `fd` to the lowest free number. Otherwise high numbers would stay in use after lower ones became free.
 void move_down(Fd& fd) {
@@ -42,7 +42,7 @@ void move_down(Fd& fd) {
 
 /// The most pending connections of one listening socket.
 size_t max_pending(size_t sockets) {
-  return std::max<size_t>(1, std::min(kMaxPending, most_descriptors() / 2) / std::max(sockets, kUsualListeners));
+  return std::max<size_t>(1, std::min(kMaxPending, max_descriptors() / 2) / std::max(sockets, kUsualListeners));
 }
 
 /// Makes close() reset the connection, so that the kernel keeps no state of it.

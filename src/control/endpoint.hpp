@@ -117,7 +117,7 @@ class Endpoint final : public transports::Wireup {
   /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
   std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks) const;
 
-  // ---- call boards (DESIGN §7.1)
+  // ---- call boards
   /// `board` returns this rank's entry for a call (≤ 4096 bytes). It runs on the control thread or on the thread of
   /// another rank of this process: it must be quick and must not throw. An empty function ends the service and waits
   /// for a running call.

@@ -74,9 +74,7 @@ struct Member {
 
   static void fields(auto& m, auto& v) {
     v.text(m.host, kMaxName);
-    v.number(m.process);
-    v.number(m.started);
-    v.number(m.nonce);
+    v.number(m.process, m.started, m.nonce);
     v.words(m.host_name, kMaxName);
     v.list(m.addresses, 16);
     v.number(m.port);
@@ -94,9 +92,7 @@ struct Register {
   Member me;
   static void fields(auto& m, auto& v) {
     v.words(m.version, kMaxLabel);
-    v.number(m.ranks);
-    v.number(m.rank);
-    v.number(m.wait_ms);
+    v.number(m.ranks, m.rank, m.wait_ms);
     v.numbers(m.names, kMaxRanks);
     v.item(m.me);
   }
@@ -107,8 +103,7 @@ struct OpenStream {
   Rank from = 0, to = 0;
   std::string label;
   static void fields(auto& m, auto& v) {
-    v.number(m.from);
-    v.number(m.to);
+    v.number(m.from, m.to);
     v.text(m.label, kMaxLabel);
   }
 };
@@ -118,8 +113,7 @@ struct Ask {
   Rank from = 0, to = 0;
   std::string service, request;
   static void fields(auto& m, auto& v) {
-    v.number(m.from);
-    v.number(m.to);
+    v.number(m.from, m.to);
     v.text(m.service, kMaxName);
     v.text(m.request, kMaxSmall);
   }
@@ -128,10 +122,7 @@ struct Ask {
 struct Fetch {
   static constexpr Kind kKind = Kind::Fetch;
   Rank ranks = 0, rank = 0;
-  static void fields(auto& m, auto& v) {
-    v.number(m.ranks);
-    v.number(m.rank);
-  }
+  static void fields(auto& m, auto& v) { v.number(m.ranks, m.rank); }
 };
 
 /// Sent to the process that the other ranks wait for: rank 0's before it hands out the unique id, then the server's.
@@ -141,8 +132,7 @@ struct Withdraw {
   Code code = Code::InternalError;
   std::string text;  ///< for all ranks: which rank withdraws, and why
   static void fields(auto& m, auto& v) {
-    v.number(m.ranks);
-    v.number(m.rank);
+    v.number(m.ranks, m.rank);
     v.code(m.code);
     v.words(m.text, kMaxSmall);
   }
@@ -233,9 +223,7 @@ struct Exchange {
   std::string what;   ///< "split()"
   std::string bytes;
   static void fields(auto& m, auto& v) {
-    v.number(m.number);
-    v.number(m.wait_ms);
-    v.number(m.call);
+    v.number(m.number, m.wait_ms, m.call);
     v.words(m.what, kMaxName);
     v.text(m.bytes, kMaxExchange);
   }
@@ -258,8 +246,7 @@ struct Missing {
   uint8_t compare = 0;  ///< 1: the receiver compares its calls with theirs
   std::vector<Rank> ranks;
   static void fields(auto& m, auto& v) {
-    v.number(m.number);
-    v.number(m.compare);
+    v.number(m.number, m.compare);
     v.numbers(m.ranks, kMaxRanks);
   }
 };
@@ -281,9 +268,7 @@ struct MembershipUpdate {
     uint64_t calls = 0;
     std::string last;  ///< the last of them
     static void fields(auto& m, auto& v) {
-      v.number(m.rank);
-      v.number(m.lost);
-      v.number(m.calls);
+      v.number(m.rank, m.lost, m.calls);
       v.words(m.last, kMaxName);
     }
   };
@@ -312,8 +297,7 @@ struct LeaveNotice {
   std::string last;     ///< the last one, in messages
   std::vector<PeerTransfers> traffic;
   static void fields(auto& m, auto& v) {
-    v.number(m.calls);
-    v.number(m.digest);
+    v.number(m.calls, m.digest);
     v.words(m.last, kMaxSmall);
     v.list(m.traffic, kMaxRanks);
   }
@@ -336,11 +320,7 @@ struct BoardAsk {
   static constexpr Kind kKind = Kind::BoardAsk;
   Rank peer = 0;  ///< to the rendezvous server: the asked rank; from it: the asking rank
   uint64_t ticket = 0, call = 0;
-  static void fields(auto& m, auto& v) {
-    v.number(m.peer);
-    v.number(m.ticket);
-    v.number(m.call);
-  }
+  static void fields(auto& m, auto& v) { v.number(m.peer, m.ticket, m.call); }
 };
 
 struct BoardReply {
@@ -350,9 +330,7 @@ struct BoardReply {
   uint8_t known = 0;  ///< 0: that rank has no board
   std::string entry;
   static void fields(auto& m, auto& v) {
-    v.number(m.peer);
-    v.number(m.ticket);
-    v.number(m.known);
+    v.number(m.peer, m.ticket, m.known);
     v.text(m.entry, kMaxEntry);
   }
 };

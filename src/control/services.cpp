@@ -25,7 +25,7 @@ void send_reply(int fd, const transports::Wireup::Reply& reply) {
 }  // namespace
 
 ParkedFd::ParkedFd(Fd& fd) {
-  const size_t most = std::min(kMaxParked, most_descriptors() / 2);
+  const size_t most = std::min(kMaxParked, max_descriptors() / 2);
   if (parked_streams.fetch_add(1, std::memory_order_relaxed) >= most) {
     parked_streams.fetch_sub(1, std::memory_order_relaxed);
     throw_error(Code::SystemError,

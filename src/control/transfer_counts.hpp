@@ -12,11 +12,7 @@ namespace tutti::control {
 struct PeerTransfers {
   Rank peer = 0;
   uint64_t sent = 0, received = 0;
-  static void fields(auto& m, auto& v) {
-    v.number(m.peer);
-    v.number(m.sent);
-    v.number(m.received);
-  }
+  static void fields(auto& m, auto& v) { v.number(m.peer, m.sent, m.received); }
 };
 
 /// A rank that left.

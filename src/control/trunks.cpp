@@ -71,7 +71,7 @@ std::shared_ptr<Trunk> Trunks::to(const Member& member, WaitLimit limit) {
 
 void Trunks::accept(Fd& fd) {
   static std::atomic<size_t> all{0};  // of this process
-  if (all >= most_descriptors() / 2) {
+  if (all >= max_descriptors() / 2) {
     throw_error(Code::SystemError,
                 "{} connections of peers for splits are open in process {}, which is the maximum (half of ulimit -n)",
                 all.load(), getpid());

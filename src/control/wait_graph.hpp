@@ -27,11 +27,7 @@ struct Awaited {
   /// this state(). 0: unknown.
   uint64_t settled = 0;
 
-  static void fields(auto& m, auto& v) {
-    v.number(m.rank);
-    v.number(m.process);
-    v.number(m.settled);
-  }
+  static void fields(auto& m, auto& v) { v.number(m.rank, m.process, m.settled); }
 };
 
 /// A stalled call.
@@ -46,13 +42,10 @@ struct Wait {
   std::vector<Awaited> on;  ///< the call cannot move until one of these ranks does; empty: unknown
 
   static void fields(auto& m, auto& v) {
-    v.number(m.ticket);
-    v.number(m.communicator);
-    v.number(m.rank);
+    v.number(m.ticket, m.communicator, m.rank);
     v.words(m.title, kMaxName);
     v.words(m.call, kMaxName);
-    v.number(m.stuck_ms);
-    v.number(m.age_ms);
+    v.number(m.stuck_ms, m.age_ms);
     v.list(m.on, kMaxRanks);
   }
 };
@@ -68,9 +61,7 @@ struct ProcessWaits {
   uint64_t state() const;
 
   static void fields(auto& m, auto& v) {
-    v.number(m.process);
-    v.number(m.free);
-    v.number(m.age_ms);
+    v.number(m.process, m.free, m.age_ms);
     v.list(m.waits, kMaxRanks);
   }
 };
@@ -81,11 +72,7 @@ struct LinkLaneCounts {
   uint32_t link_lane = 0;
   uint64_t sent = 0, acknowledged = 0;
 
-  static void fields(auto& m, auto& v) {
-    v.number(m.link_lane);
-    v.number(m.sent);
-    v.number(m.acknowledged);
-  }
+  static void fields(auto& m, auto& v) { v.number(m.link_lane, m.sent, m.acknowledged); }
 };
 
 /// A rank's reply to a question for its waits.
@@ -96,8 +83,7 @@ struct WaitsReply {
   std::vector<ProcessWaits> processes;  ///< its own first
 
   static void fields(auto& m, auto& v) {
-    v.number(m.begun);
-    v.number(m.ticket);
+    v.number(m.begun, m.ticket);
     v.list(m.links, kMaxLinkLanes);
     v.list(m.processes, kMaxRanks);
   }

@@ -55,8 +55,8 @@ struct Program {
   bool offers = false;  ///< some instruction offers a destination for a direct store
   const Method* method = &methods::lanes;
   bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends
-  uint32_t most_arrivals = 0;  ///< of any instruction
-  uint32_t most_sources = 0;
+  uint32_t max_arrivals = 0;   ///< of any instruction
+  uint32_t max_sources = 0;
 };
 
 /// Bytes of payload in all messages that the program sends, one copy for each reader.

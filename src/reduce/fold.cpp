@@ -27,6 +27,16 @@ FoldFn find_kernel(DType type, Op op) {
 
 }  // namespace
 
+template <>
+FoldFn kernel_for<Op::Avg>(DType type) {
+  return kernel_for<Op::Sum>(type);
+}
+
+template <>
+FoldFn kernel_for<Op::PreMulSum>(DType type) {
+  return kernel_for<Op::Sum>(type);
+}
+
 int64_t supported_targets() {
   static const int64_t kSupported = hwy::SupportedTargets();
   return kSupported;

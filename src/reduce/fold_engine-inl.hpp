@@ -116,7 +116,7 @@ class AnyFold {
   HWY_INLINE Value source(uint32_t j, size_t at, size_t size) const {
     const Value value = Lanes::widen(load_some(call_.sources[j] + at, size));
     if constexpr (Op::kIsSum) {
-      if (static_cast<int64_t>(j) == scaled_) return settle(combine<Lanes, Multiply>(value, scale_));
+      if (static_cast<int64_t>(j) == scaled_) return settle(combine<Lanes, Operator<tutti::Op::Prod>>(value, scale_));
     }
     return value;
   }
@@ -185,21 +185,6 @@ void kernel(const FoldCall& call) {
   fold<Lanes, Op>(call, kSigned);
 }
 
-/// The kernel of an operator on bits, for any type.
-template <class Op>
-FoldFn bit_kernel_of(DType type) {
-  switch (size_of(type)) {
-    case 1:
-      return kernel<PlainLanes<uint8_t>, Op>;
-    case 2:
-      return kernel<PlainLanes<uint16_t>, Op>;
-    case 4:
-      return kernel<PlainLanes<uint32_t>, Op>;
-    default:
-      return kernel<PlainLanes<uint64_t>, Op>;
-  }
-}
-
 /// What arithmetic on a number of this type uses: an operator that does not order integers has the same results for
 /// unsigned ones, which so share their kernels.
 template <class T, bool kUnsigned>
@@ -211,11 +196,11 @@ struct Computed<T, true> {
   using Type = std::make_unsigned_t<T>;
 };
 
-/// The kernel of `Op` for each type.
-template <class Op>
+/// The kernel of an operator for each type.
+template <Op kOp, bool kOnBits = acts_on_bits(kOp)>
 struct Kernels {
   template <class T>
-  using Plain = PlainLanes<typename Computed<T, std::is_integral_v<T> && !Op::kOrders>::Type>;
+  using Plain = PlainLanes<typename Computed<T, std::is_integral_v<T> && !Operator<kOp>::kOrders>::Type>;
   using F16 = F16Lanes;
   using Bf16 = Bf16Lanes;
   using F8E4M3 = F8E4M3Lanes;
@@ -225,7 +210,7 @@ struct Kernels {
     switch (type) {
 #define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, ...) \
   case DType::name:                                             \
-    return kernel<arithmetic, Op, is_signed_integer(DType::name)>;
+    return kernel<arithmetic, Operator<kOp>, is_signed_integer(DType::name)>;
       TUTTI_TYPES(TUTTI_TYPE)
 #undef TUTTI_TYPE
     }
@@ -233,10 +218,22 @@ struct Kernels {
   }
 };
 
-template <class Op>
-FoldFn kernel_of(DType type) {
-  return Kernels<Op>::of(type);
-}
+/// Bits are words of any type.
+template <Op kOp>
+struct Kernels<kOp, true> {
+  static FoldFn of(DType type) {
+    switch (size_of(type)) {
+      case 1:
+        return kernel<PlainLanes<uint8_t>, Operator<kOp>>;
+      case 2:
+        return kernel<PlainLanes<uint16_t>, Operator<kOp>>;
+      case 4:
+        return kernel<PlainLanes<uint32_t>, Operator<kOp>>;
+      default:
+        return kernel<PlainLanes<uint64_t>, Operator<kOp>>;
+    }
+  }
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

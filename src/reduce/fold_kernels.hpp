@@ -11,7 +11,8 @@ namespace tutti {
 /// in a virtual machine.
 int64_t supported_targets();
 
-/// The kernel of an operator for a type; null for a value that is no type. Each operator's file defines its own.
+/// The kernel of an operator for a type; null for a value that is no type. Each operator's file defines its own, but
+/// averages and scaled sums use that of Sum.
 template <Op op>
 FoldFn kernel_for(DType type);
 

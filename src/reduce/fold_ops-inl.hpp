@@ -1,6 +1,6 @@
 // Per-target: what operators share, and the division of averages.
 //
-// An operator is a struct with
+// A fold operator is a specialisation of Operator with
 //   static V apply(D tag, V a, V b)      one node of the fold, on vectors of integers, f32 or f64; `a` comes earlier
 //   static constexpr bool kIsSum         it serves averages and scaled operands too
 //   static constexpr bool kOrders        its result depends on an integer's sign
@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "reduce/simd_targets.hpp"
+#include "tutti/types.hpp"
 
 #if defined(TUTTI_REDUCE_FOLD_OPS_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_REDUCE_FOLD_OPS_INL_HPP_
@@ -24,8 +25,20 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-/// Prod, and the scaling of an operand.
-struct Multiply {
+template <Op>
+struct Operator;
+
+template <>
+struct Operator<Op::Sum> {
+  static constexpr bool kIsSum = true, kOrders = false;
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+template <>
+struct Operator<Op::Prod> {
   static constexpr bool kIsSum = false, kOrders = false;
   template <class D, class V>
   static HWY_INLINE V apply(D tag, V a, V b) {
@@ -56,7 +69,56 @@ HWY_INLINE V select_or_nan(M chosen, V first, V second) {
   return hn::IfThenElse(hn::Eq(first, first), hn::IfThenElse(chosen, first, second), first);
 }
 
-/// `Op` on each vector of two groups.
+template <>
+struct Operator<Op::Min> {
+  static constexpr bool kIsSum = false, kOrders = true;
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) return select_or_nan(hn::Lt(a, b), a, b);
+    return hn::Min(a, b);
+  }
+};
+
+template <>
+struct Operator<Op::Max> {
+  static constexpr bool kIsSum = false, kOrders = true;
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) return select_or_nan(hn::Gt(a, b), a, b);
+    return hn::Max(a, b);
+  }
+};
+
+/// Of operators on bits all types are words: neither member has a meaning.
+struct OnBits {
+  static constexpr bool kIsSum = false, kOrders = false;
+};
+
+template <>
+struct Operator<Op::BitAnd> : OnBits {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+template <>
+struct Operator<Op::BitOr> : OnBits {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+template <>
+struct Operator<Op::BitXor> : OnBits {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
+/// The operator on each vector of two groups.
 template <class Lanes, class Op>
 HWY_INLINE typename Lanes::Value combine(const typename Lanes::Value& a, const typename Lanes::Value& b) {
   typename Lanes::Value result;

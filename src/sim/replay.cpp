@@ -334,7 +334,7 @@ class Replayer {
 
   void record(const Lane& lane, const Work& work, const WindowWork& window) {
     replay_.rank_seconds[static_cast<size_t>(lane.rank)] = now_;
-    if (replay_.events.size() >= options_.most_events) return;
+    if (replay_.events.size() >= options_.max_events) return;
     Event event{.rank = lane.rank, .lane = lane.lane, .replica = lane.replica, .step = work.step, .round = lane.round};
     event.bytes = work.bytes;
     event.folds = work.folds;

@@ -22,10 +22,10 @@ struct Event {
 };
 
 struct ReplayOptions {
-  uint32_t width = 1;      ///< replicas of the lanes, over disjoint windows
-  uint64_t rounds = 1;     ///< of these, the last is the short one
-  uint32_t calls = 1;      ///< that each rank makes, one right after the other
-  size_t most_events = 0;  ///< that are kept
+  uint32_t width = 1;     ///< replicas of the lanes, over disjoint windows
+  uint64_t rounds = 1;    ///< of these, the last is the short one
+  uint32_t calls = 1;     ///< that each rank makes, one right after the other
+  size_t max_events = 0;  ///< that are kept
 };
 
 struct Replay {

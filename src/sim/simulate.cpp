@@ -24,12 +24,12 @@ Call with_fewer_replicas(Call call, uint64_t ops, uint64_t most) {
 /// How many rounds to replay.
 ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const SimulateOptions& options) {
   const uint64_t width = std::clamp<uint64_t>(wanted, 1, programs.rounds);
-  const uint64_t affordable = options.most_work / std::max<uint64_t>(1, programs.full_ops) / width;
-  const uint64_t generations = std::clamp(affordable, kFewest, std::max(kFewest, options.most_generations));
+  const uint64_t affordable = options.max_work / std::max<uint64_t>(1, programs.full_ops) / width;
+  const uint64_t generations = std::clamp(affordable, kFewest, std::max(kFewest, options.max_generations));
   return {.width = static_cast<uint32_t>(width),
           .rounds = std::min(programs.rounds, generations * width),
           .calls = std::max<uint32_t>(1, options.calls),
-          .most_events = options.most_events};
+          .max_events = options.max_events};
 }
 
 /// Seconds of a further round: how far the replicas' rounds lie behind those before, without the first, which fill

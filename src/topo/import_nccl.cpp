@@ -136,7 +136,7 @@ class Reader {
   }
 
   void add_gpu(Host& host, NodeId gpu, pugi::xml_node xml) {
-    if (xml.attribute("rank")) told_rank_[gpu] = file_.number(xml, "rank", -1, -1, kMax);
+    if (xml.attribute("rank")) given_rank_[gpu] = file_.number(xml, "rank", -1, -1, kMax);
     for (const pugi::xml_node link : xml.children("nvlink")) {
       const std::string target = address_of(file_.text(link, "target"));
       if (target.empty()) file_.fail(link, "an <nvlink> without a target");
@@ -170,7 +170,7 @@ class Reader {
   /// Ranks by the attribute of that name, if these are 0, 1, 2, …; else GPUs in order.
   void order_ranks() {
     std::map<int64_t, NodeId> by_rank;
-    for (const auto& [gpu, rank] : told_rank_) by_rank.emplace(rank, gpu);
+    for (const auto& [gpu, rank] : given_rank_) by_rank.emplace(rank, gpu);
     const bool all = by_rank.size() == graph_.ranks.size() && !by_rank.empty() && by_rank.begin()->first == 0 &&
                      by_rank.rbegin()->first + 1 == static_cast<int64_t>(by_rank.size());
     if (!all) return;
@@ -180,7 +180,7 @@ class Reader {
   const XmlFile& file_;
   Graph graph_;
   std::vector<std::pair<std::string, Host>> hosts_;
-  std::map<NodeId, int64_t> told_rank_;
+  std::map<NodeId, int64_t> given_rank_;
 };
 
 }  // namespace

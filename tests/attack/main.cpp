@@ -58,7 +58,7 @@ class Attack {
     const Program program = make_program(seed, options_.choice);
     const std::vector<std::string> arguments = {
         "--seed",  std::to_string(seed),  "--transport", options_.choice.transport,
-        "--fault", options_.choice.fault, "--ranks",     std::to_string(options_.choice.most_ranks)};
+        "--fault", options_.choice.fault, "--ranks",     std::to_string(options_.choice.max_ranks)};
     const Outcome outcome = run(program, arguments, kTooLong, options_.verbose);
     const auto findings = judge(program, outcome);
     const std::lock_guard lock(mutex_);
@@ -118,7 +118,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "programs at a time")->capture_default_str();
   app.add_option("--transport", options.choice.transport, "local, shm, tcp or mixed; default: any");
   app.add_option("--fault", options.choice.fault, "one kind of fault; default: any");
-  app.add_option("--ranks", options.choice.most_ranks, "the most")->capture_default_str();
+  app.add_option("--ranks", options.choice.max_ranks, "the most")->capture_default_str();
   app.add_flag("--verbose", options.verbose, "print every program and all that its ranks tell");
   app.add_option("--process", options.process)->group("");
   app.add_option("--id", options.id)->group("");

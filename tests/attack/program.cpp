@@ -135,7 +135,7 @@ Program make_program(uint64_t seed, const Choice& choice) {
   program.seed = seed;
   const char* any = dice.of(kTransports);
   program.transport = choice.transport.empty() ? any : choice.transport;
-  program.ranks = 2 + dice.below(choice.most_ranks - 1);
+  program.ranks = 2 + dice.below(choice.max_ranks - 1);
   const auto drawn = static_cast<Fault>(dice.below(kFaults));
   program.fault = choice.fault.empty() ? drawn : fault_named(choice.fault);
   program.culprit = dice.below(program.ranks);

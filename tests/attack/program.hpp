@@ -69,7 +69,7 @@ struct Line {
 struct Choice {
   std::string transport;  ///< local, shm, tcp or mixed; empty: any
   std::string fault;      ///< the name of one; empty: any
-  int most_ranks = 6;
+  int max_ranks = 6;
 };
 
 struct Program {

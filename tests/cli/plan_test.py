@@ -133,7 +133,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(tutti("plan", "export", "ring", "-o", "/dev/null").stderr, "")
 
     def test_generates_only_the_rank_it_shows(self):
-        most_kib = 1 << 20  # all ranks' steps take over 4 GiB
+        max_kib = 1 << 20  # all ranks' steps take over 4 GiB
         command = [TUTTI, "plan", "show", "ring", "all_reduce", "-n", "4096", "--rank", "5"]
         with tempfile.TemporaryFile("w+") as out:
             child = subprocess.Popen(command, stdout=out)  # kept: one that is dropped may reap its process first
@@ -142,7 +142,7 @@ class Plan(unittest.TestCase):
             out.seek(0)
             self.assertIn("\nrank 5\n", out.read())
         self.assertEqual(status, 0)
-        self.assertLess(usage.ru_maxrss, most_kib)
+        self.assertLess(usage.ru_maxrss, max_kib)
 
     def test_refuses_options_that_contradict_a_file(self):
         with tempfile.TemporaryDirectory() as folder:

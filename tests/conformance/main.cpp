@@ -83,14 +83,14 @@ class Table {
   explicit Table(const Options& options) : options_(options), placement_(placement_of(options)) {}
 
   void run(const std::string& name, const Sweep& sweep, Environment environment, bool mapped = false) {
-    Setting setting{.name = name + (mapped ? ", tuttiMemAlloc" : ""), .mapped = mapped};
-    run(std::move(setting), list_cases(sweep, options_.ranks), std::move(environment));
+    Conditions conditions{.name = name + (mapped ? ", tuttiMemAlloc" : ""), .mapped = mapped};
+    run(std::move(conditions), list_cases(sweep, options_.ranks), std::move(environment));
   }
   void run_reproducible_sums(Environment environment = {}) {
     std::string name = "TUTTI_REPRODUCIBLE=1";
     for (const auto& [variable, value] : environment) name += fmt::format(" {}={}", variable, value);
     environment.emplace_back("TUTTI_REPRODUCIBLE", "1");
-    run(Setting{.name = name, .sums = true}, {}, std::move(environment));
+    run(Conditions{.name = name, .sums = true}, {}, std::move(environment));
   }
 
   /// Prints the table. True if nothing was wrong.
@@ -108,19 +108,19 @@ class Table {
   }
 
  private:
-  void run(Setting setting, const std::vector<Case>& cases, Environment environment) {
-    setting.ranks = options_.ranks;
-    setting.processes = placement_.processes;
-    setting.environment = std::move(environment);
-    setting.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
-    setting.environment.emplace_back("TUTTI_TIMEOUT", "60");
-    setting.seconds = options_.exhaustive ? 3000 : 280;
-    for (const Findings& found : conformance::run(setting, cases)) {
+  void run(Conditions conditions, const std::vector<Case>& cases, Environment environment) {
+    conditions.ranks = options_.ranks;
+    conditions.processes = placement_.processes;
+    conditions.environment = std::move(environment);
+    conditions.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
+    conditions.environment.emplace_back("TUTTI_TIMEOUT", "60");
+    conditions.seconds = options_.exhaustive ? 3000 : 280;
+    for (const Findings& found : conformance::run(conditions, cases)) {
       for (size_t row = 0; row < kCollectives; ++row) {
         cases_[row] += found.cases[row];
         wrong_[row] += found.wrong[row];
       }
-      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", setting.name, found.first);
+      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", conditions.name, found.first);
     }
     std::fflush(stdout);
   }

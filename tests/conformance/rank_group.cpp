@@ -47,35 +47,37 @@ struct Handout {
   }
 };
 
-bool obtain_id(const Setting& setting, int process, const Handout& handout, tuttiUniqueId& id) {
+bool obtain_id(const Conditions& conditions, int process, const Handout& handout, tuttiUniqueId& id) {
   if (process != 0) return read(handout.ends[0], &id, sizeof id) == sizeof id;
   if (tuttiGetUniqueId(&id) != tuttiSuccess) return false;
-  for (int other = 1; other < setting.processes; ++other) {
+  for (int other = 1; other < conditions.processes; ++other) {
     if (write(handout.ends[1], &id, sizeof id) != sizeof id) return false;
   }
   return true;
 }
 
-void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank, Board& board) {
+void play(const Conditions& conditions, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank,
+          Board& board) {
   tuttiComm_t comm = nullptr;
-  if (tuttiCommInitRank(&comm, setting.ranks, id, rank) == tuttiSuccess) {
-    return setting.sums ? run_sums(setting.ranks, rank, comm, board)
-                        : run_cases(cases, rank, comm, board, setting.mapped);
+  if (tuttiCommInitRank(&comm, conditions.ranks, id, rank) == tuttiSuccess) {
+    return conditions.sums ? run_sums(conditions.ranks, rank, comm, board)
+                           : run_cases(cases, rank, comm, board, conditions.mapped);
   }
   report(board.findings[static_cast<size_t>(rank)], Collective::Barrier,
          fmt::format("rank {} could not join: {}", rank, tuttiGetLastError()));
 }
 
 /// A child process: some of the ranks, each on a thread.
-int live(const Setting& setting, const std::vector<Case>& cases, int process, const Handout& handout, Board& board) {
-  for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
+int live(const Conditions& conditions, const std::vector<Case>& cases, int process, const Handout& handout,
+         Board& board) {
+  for (const auto& [name, value] : conditions.environment) setenv(name.c_str(), value.c_str(), 1);
   tuttiUniqueId id;
-  if (!obtain_id(setting, process, handout, id)) return 3;
+  if (!obtain_id(conditions, process, handout, id)) return 3;
   std::vector<std::thread> threads;
-  const int begin = process * setting.ranks / setting.processes,
-            end = (process + 1) * setting.ranks / setting.processes;
+  const int begin = process * conditions.ranks / conditions.processes,
+            end = (process + 1) * conditions.ranks / conditions.processes;
   for (int rank = begin; rank < end; ++rank) {
-    threads.emplace_back([&, rank] { play(setting, cases, id, rank, board); });
+    threads.emplace_back([&, rank] { play(conditions, cases, id, rank, board); });
   }
   for (std::thread& thread : threads) thread.join();
   return 0;
@@ -83,27 +85,27 @@ int live(const Setting& setting, const std::vector<Case>& cases, int process, co
 
 }  // namespace
 
-std::vector<Findings> run(const Setting& setting, const std::vector<Case>& cases) {
-  if (setting.ranks > kMaxRanks) throw std::invalid_argument("too many ranks");
+std::vector<Findings> run(const Conditions& conditions, const std::vector<Case>& cases) {
+  if (conditions.ranks > kMaxRanks) throw std::invalid_argument("too many ranks");
   const SharedBoard board;
   const Handout handout;
   std::vector<pid_t> children;
-  for (int process = 0; process < setting.processes; ++process) {
+  for (int process = 0; process < conditions.processes; ++process) {
     const pid_t child = fork();
     if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (child == 0) std::exit(live(setting, cases, process, handout, *board));
+    if (child == 0) std::exit(live(conditions, cases, process, handout, *board));
     children.push_back(child);
   }
   auto& findings = (*board).findings;
-  for (const testing::Ending& ending : testing::await_children(children, setting.seconds)) {
+  for (const testing::Ending& ending : testing::await_children(children, conditions.seconds)) {
     if (!ending.text.empty()) report(findings[0], Collective::Barrier, "a process of ranks ended: " + ending.text);
   }
-  for (int rank = 0; rank < setting.ranks; ++rank) {
+  for (int rank = 0; rank < conditions.ranks; ++rank) {
     Findings& found = findings[static_cast<size_t>(rank)];
     if (found.finished == 0 && found.first[0] == 0)
       report(found, Collective::Barrier, fmt::format("rank {} did not get to its end", rank));
   }
-  return {findings.begin(), findings.begin() + setting.ranks};
+  return {findings.begin(), findings.begin() + conditions.ranks};
 }
 
 }  // namespace tutti::conformance

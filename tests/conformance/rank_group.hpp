@@ -11,7 +11,7 @@
 namespace tutti::conformance {
 
 /// The conditions under which a list of cases runs.
-struct Setting {
+struct Conditions {
   std::string name;  ///< for the report
   int ranks = 1;
   int processes = 1;                                             ///< among which the ranks are divided evenly
@@ -22,6 +22,6 @@ struct Setting {
 };
 
 /// The findings of all ranks, and how their processes ended (added to the first rank's findings).
-std::vector<Findings> run(const Setting& setting, const std::vector<Case>& cases);
+std::vector<Findings> run(const Conditions& conditions, const std::vector<Case>& cases);
 
 }  // namespace tutti::conformance

@@ -73,7 +73,7 @@ int flood(const std::string& argument, Line& test) {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  const size_t most_open = std::min<size_t>(kMaxOpen, limit.rlim_cur - 100);
+  const size_t max_open = std::min<size_t>(kMaxOpen, limit.rlim_cur - 100);
   std::deque<Stranger> open;
   const double start = now();
   long tried = 0, made = 0;
@@ -84,7 +84,7 @@ int flood(const std::string& argument, Line& test) {
       if (!fd) continue;
       ++made;
       open.emplace_back(static_cast<Stranger::Kind>(tried % 3), std::move(fd));
-      if (open.size() > most_open) open.pop_front();
+      if (open.size() > max_open) open.pop_front();
     }
     for (size_t i = random_u64() % 64; i < open.size(); i += 64) open[i].talk();
     if (!report && now() - start > 0.5) report = (test.tell("flooding"), true);
@@ -97,7 +97,7 @@ int flood(const std::string& argument, Line& test) {
 const testing::Role flooder("flood", flood);
 
 /// The peak memory of this process in KiB.
-long most_memory() {
+long max_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.rfind("VmHWM:", 0) == 0) return std::atol(line.c_str() + 6);
@@ -125,7 +125,7 @@ int start_again_and_again(const std::string& argument, Line& test) {
       if (result == tuttiSuccess) result = tuttiAllReduce(&one, &sum, 1, tuttiFloat32, tuttiSum, comm, nullptr);
       const double seconds = now() - start;
       const std::string text = result != tuttiSuccess || sum != 4 ? tuttiGetLastError() : "";
-      test.tell(fmt::format("{} {} {} {}", static_cast<int>(result), seconds, most_memory(), text));
+      test.tell(fmt::format("{} {} {} {}", static_cast<int>(result), seconds, max_memory(), text));
       if (comm != nullptr) tuttiCommDestroy(comm);
     } else {
       return 0;

@@ -46,7 +46,7 @@ def listening_ports(process):
         return set()
 
 
-def most_memory(process):
+def max_memory(process):
     """The peak memory of a process in KiB."""
     try:
         with open(f"/proc/{process}/status", encoding="ascii") as rows:
@@ -210,7 +210,7 @@ class Ports(unittest.TestCase):
         memory, end = 0, time.monotonic() + LIMIT
         while any(rank.poll() is None for rank in ranks) and time.monotonic() < end:
             strangers.ports = {port}.union(*(listening_ports(rank.pid) for rank in ranks))
-            memory = max(memory, *(most_memory(rank.pid) for rank in ranks))
+            memory = max(memory, *(max_memory(rank.pid) for rank in ranks))
             time.sleep(0.02)  # between two looks at /proc: which ports are open now, and how much memory
         for rank in ranks:
             rank.kill()  # one that hangs

@@ -69,7 +69,7 @@ class Wired : public Connector {
 
 class ExecRanks {
  public:
-  struct Setting {
+  struct Conditions {
     Rank ranks = 2;
     bool in_place = false;
     uint64_t count = 1000, window = 300;  ///< elements: four rounds, the last one short
@@ -77,7 +77,7 @@ class ExecRanks {
   };
   using Plans = std::function<plan::RankPlan(Rank me)>;
 
-  ExecRanks(const Plans& plan_of, const Setting& setting) : setting_(setting) {
+  ExecRanks(const Plans& plan_of, const Conditions& setting) : setting_(setting) {
     for (Rank r = 0; r < setting.ranks; ++r) {
       auto& data = *ranks_.emplace_back(std::make_unique<RankData>(wires_, r));
       for (uint64_t i = 0; i < setting.count; ++i) data.in.push_back(value(r, i));
@@ -162,7 +162,7 @@ class ExecRanks {
     return static_cast<uint32_t>(rank) * 0x01000193u + static_cast<uint32_t>(i) * 7919u;
   }
 
-  const Setting setting_;
+  const Conditions setting_;
   Wires wires_;
   std::vector<std::unique_ptr<RankData>> ranks_;
 };

@@ -16,7 +16,7 @@ struct FakeVerbs {
   static constexpr uint64_t kMessages = 20000;
   static constexpr bool kWire = true;
   static std::unique_ptr<transports::Transport> make(const transports::Context& context) {
-    set_fake_nic_rules({.immediate = kImmediate, .most_inline = kQueues == 1 ? 220u : 64u});
+    set_fake_nic_rules({.immediate = kImmediate, .max_inline = kQueues == 1 ? 220u : 64u});
     return std::make_unique<transports::verbs::Engine>(context, make_fake_nic(), kQueues, "verbs");
   }
 };

@@ -54,7 +54,7 @@ class FakeRegion final : public Region {
  public:
   FakeRegion(void* data, uint64_t size, RegionUse allowed, uint64_t moved = 0) {
     const std::lock_guard lock(wire().mutex);
-    if (wire().regions.size() >= fake_nic_rules().most_regions) {
+    if (wire().regions.size() >= fake_nic_rules().max_regions) {
       throw_error(Code::OutOfMemory, "verbs: {} bytes cannot be registered: the fake device is full", size);
     }
     address = reinterpret_cast<uint64_t>(data);
@@ -136,7 +136,7 @@ class FakeQueue final : public Queue {
     ++works_;
     Posted posted{work, {}};
     if (work.inlined) posted.bytes = gather(work);
-    if (work.inlined && posted.bytes.size() > fake_nic_rules().most_inline) return EINVAL;
+    if (work.inlined && posted.bytes.size() > fake_nic_rules().max_inline) return EINVAL;
     if (!fake_nic_rules().immediate && work.kind == Work::Kind::WriteNotice) return EINVAL;
     posted_.push_back(std::move(posted));
     return 0;
@@ -275,7 +275,7 @@ class FakeNic final : public Nic {
  public:
   FakeNic() {
     const std::lock_guard lock(wire().mutex);
-    info_ = {.name = "fake:1", .most_inline = fake_nic_rules().most_inline, .immediate = fake_nic_rules().immediate};
+    info_ = {.name = "fake:1", .max_inline = fake_nic_rules().max_inline, .immediate = fake_nic_rules().immediate};
     info_.adaptive = fake_nic_rules().adaptive;
     info_.dmabuf = fake_nic_rules().dmabuf;
     info_.address.mtu = 1024;

@@ -18,11 +18,11 @@ namespace tutti::test {
 
 /// How the devices that are made from now on behave.
 struct FakeNicRules {
-  bool immediate = true;       ///< else notices are sends
-  bool adaptive = false;       ///< NicInfo
-  bool dmabuf = false;         ///< NicInfo
-  uint32_t most_inline = 220;  ///< bytes
-  uint32_t most_regions = 1u << 30;
+  bool immediate = true;      ///< else notices are sends
+  bool adaptive = false;      ///< NicInfo
+  bool dmabuf = false;        ///< NicInfo
+  uint32_t max_inline = 220;  ///< bytes
+  uint32_t max_regions = 1u << 30;
   uint32_t lazy = 4;         ///< one of so many turns of a queue moves something
   uint32_t not_ready = 8;    ///< one of so many notices finds no receive at first; 0: none
   uint32_t drop = 4;         ///< one of so many implied completions is dropped; 0: none

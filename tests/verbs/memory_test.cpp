@@ -93,10 +93,10 @@ TEST_F(RegistrationCache, KeepsARegionThatIsInUseAndNoMoreThanItsShare) {
 }
 
 TEST_F(RegistrationCache, CopiesWhenTheDeviceIsFull) {
-  fake_nic_rules().most_regions = fake_regions() + 1;
+  fake_nic_rules().max_regions = fake_regions() + 1;
   EXPECT_NE(memory.find(at, 100000), nullptr);
   EXPECT_NE(memory.find(at + 500000, 100000), nullptr) << "the first one makes room";
-  fake_nic_rules().most_regions = 0;
+  fake_nic_rules().max_regions = 0;
   EXPECT_EQ(memory.find(at + 200000, 100000), nullptr);
 }
 

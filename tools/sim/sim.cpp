@@ -61,8 +61,8 @@ Row simulate(Scene& scene, const select::Candidate& candidate, const Options& op
   Row row{
       .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
   sim::SimulateOptions how;
-  if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .most_work = 1U << 17};
-  if (events) how.most_events = kMaxEvents;
+  if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .max_work = 1U << 17};
+  if (events) how.max_events = kMaxEvents;
   how.calls = options.calls;
   try {
     row.simulated = sim::simulate(scene.call_of(candidate), scene.machine(), how);

@@ -36,7 +36,7 @@ const char* meaning_of(Completion::Result result) {
 }  // namespace
 
 Connection::Connection(Nic& nic, const Who& who)
-    : LinkStream("verbs", ", " + nic.info().name, who), nic_(nic), works_(std::min(kWorks, nic.info().most_work)) {}
+    : LinkStream("verbs", ", " + nic.info().name, who), nic_(nic), works_(std::min(kWorks, nic.info().max_work)) {}
 
 Connection::~Connection() { stop(); }
 

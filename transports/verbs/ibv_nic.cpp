@@ -234,7 +234,7 @@ class IbvNic final : public Nic {
     info_ = {.name = port_.name, .address = port_.address, .immediate = env().verbs_immediate};
     info_.adaptive = env().verbs_adaptive.value_or(!port_.ethernet);
     info_.dmabuf = has_dmabuf(domain_.get());
-    info_.most_work = static_cast<uint32_t>(limits_.max_qp_wr) / 4;
+    info_.max_work = static_cast<uint32_t>(limits_.max_qp_wr) / 4;
     find_most_inline();
     watch(device()->async_fd);
     watch(channel_->fd);
@@ -270,7 +270,7 @@ class IbvNic final : public Nic {
                     port_.name, room_, std::strerror(error));
       }
     }
-    QueuePair pair = make_pair(needs.works, needs.receives, info_.most_inline);
+    QueuePair pair = make_pair(needs.works, needs.receives, info_.max_inline);
     if (pair == nullptr) fail("cannot make a queue pair");
     return std::make_unique<IbvQueue>(port_, domain_.get(), queues_, std::move(pair), needs);
   }
@@ -350,7 +350,7 @@ class IbvNic final : public Nic {
   void find_most_inline() {
     for (const uint32_t bytes : {220u, 64u}) {
       if (make_pair(1, 1, bytes) == nullptr) continue;
-      info_.most_inline = bytes;
+      info_.max_inline = bytes;
       return;
     }
     throw_error(Code::Unsupported, "verbs: {} carries no data in work requests (max_inline_data)", port_.name);

@@ -31,11 +31,11 @@ struct QueueAddress {
 struct NicInfo {
   std::string name;  ///< "mlx5_0:1"
   NicAddress address;
-  uint32_t most_inline = 0;   ///< bytes that a write may carry in its work request
-  bool immediate = true;      ///< writes can carry a notice; else a send follows them
-  bool adaptive = false;      ///< the network may route each packet of a write without a notice by itself
-  bool dmabuf = false;        ///< register_dmabuf() works
-  uint32_t most_work = 1024;  ///< work requests that a queue may hold
+  uint32_t max_inline = 0;   ///< bytes that a write may carry in its work request
+  bool immediate = true;     ///< writes can carry a notice; else a send follows them
+  bool adaptive = false;     ///< the network may route each packet of a write without a notice by itself
+  bool dmabuf = false;       ///< register_dmabuf() works
+  uint32_t max_work = 1024;  ///< work requests that a queue may hold
 };
 
 /// What the device may do with a region. The peer writes data there; or single words that must stay in order; or this

@@ -82,7 +82,7 @@ Status Sender::post_small(const link::Header& header, const link::Arrival& arriv
              header.length,
              {}};
   Piece payload{data, static_cast<uint32_t>(header.length), 0};
-  bool inlined = device == nullptr && sizeof out + (fits ? 0 : header.length) <= nic_.info().most_inline;
+  bool inlined = device == nullptr && sizeof out + (fits ? 0 : header.length) <= nic_.info().max_inline;
   Bounce* bounce = nullptr;
   if (fits) {
     std::memcpy(out.payload, data, header.length);
@@ -143,7 +143,7 @@ Status Sender::post_long(const link::Header& header, const unsigned char* data, 
     if (!connection_.has_room(0, 2)) return {};
     const Delivery delivery = long_.to.kind == AdvertKind::Preposted ? Delivery::Preposted : Delivery::Rendezvous;
     Header out{next() + 1, header.tag << 16 | static_cast<uint64_t>(delivery), header.length, {}};
-    const bool inlined = sizeof out <= nic_.info().most_inline;
+    const bool inlined = sizeof out <= nic_.info().max_inline;
     if (Status status = post_header(out, nullptr, inlined, true); !status.ok()) return status;
   }
   Sent& sent = sent_[next() % link::kCapacity];

@@ -178,13 +178,13 @@ Fd dial_unix(const std::string& name, const Key& key, WaitLimit limit, bool same
   }
 }
 
-std::string receive_frame(int fd, size_t most_bytes, WaitLimit limit, Fd* passed) {
+std::string receive_frame(int fd, size_t max_bytes, WaitLimit limit, Fd* passed) {
   std::array<uint8_t, 4> prefix{};
   Fd received = recv_with_fd(fd, prefix.data(), prefix.size(), limit);
   size_t length = 0;
   for (size_t i = 0; i < prefix.size(); ++i) length |= static_cast<size_t>(prefix[i]) << (8 * i);
-  if (length > most_bytes)
-    throw_error(Code::ProtocolError, "a control message of {} bytes where {} are the most", length, most_bytes);
+  if (length > max_bytes)
+    throw_error(Code::ProtocolError, "a control message of {} bytes where {} are the most", length, max_bytes);
   std::string body(length, '\0');
   recv_all(fd, body.data(), body.size(), limit);
   if (passed != nullptr) *passed = std::move(received);

@@ -27,8 +27,8 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Wa
 Fd dial_unix(const std::string& name, const Key& key, WaitLimit limit, bool same_user = false);
 
 /// The body of the next frame. `passed` receives a descriptor sent with it (UNIX sockets only). Throws as recv_all
-/// does; ProtocolError for a frame longer than `most_bytes`.
-std::string receive_frame(int fd, size_t most_bytes, WaitLimit limit, Fd* passed = nullptr);
+/// does; ProtocolError for a frame longer than `max_bytes`.
+std::string receive_frame(int fd, size_t max_bytes, WaitLimit limit, Fd* passed = nullptr);
 
 /// Sends a message and reads the reply as an M. A reply of Refused is thrown as the Error that it carries.
 template <class M, class Request>

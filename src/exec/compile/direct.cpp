@@ -13,7 +13,7 @@ namespace {
 class DirectLowering {
  public:
   DirectLowering(const Direct& direct, const PeerTraits& traits) : direct_(direct), links_(whole_, traits) {
-    whole_.most_arrivals = whole_.most_sources = 1;
+    whole_.max_arrivals = whole_.max_sources = 1;
   }
 
   /// Adds a lane of transfers with the same peers and direction.
@@ -43,8 +43,8 @@ class DirectLowering {
       add(op, sources, ref_of(fold.to + done), direct_.scaled ? rank : -1, first);
     });
     end_lane(first);
-    whole_.most_sources = std::max(whole_.most_sources, static_cast<uint32_t>(ranks));
-    whole_.most_arrivals = std::max(whole_.most_arrivals, used.end - used.begin);
+    whole_.max_sources = std::max(whole_.max_sources, static_cast<uint32_t>(ranks));
+    whole_.max_arrivals = std::max(whole_.max_arrivals, used.end - used.begin);
   }
 
   Program take() {

@@ -55,8 +55,8 @@ class Scaling {
                      never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
-    whole_.most_sources = std::max(whole_.most_sources, op.sources);
-    whole_.most_arrivals = std::max(whole_.most_arrivals, op.arrivals.end - op.arrivals.begin);
+    whole_.max_sources = std::max(whole_.max_sources, op.sources);
+    whole_.max_arrivals = std::max(whole_.max_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
   }
 

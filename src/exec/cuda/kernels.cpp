@@ -20,7 +20,7 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, CUfunction>;
-constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_lines_", "tutti_short_"};  // by KernelKind
+constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
 constexpr const char* kMultimem = "tutti_multimem_";
 
 CUlibrary load_library(const void* image) {

@@ -139,15 +139,13 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                   \
-  TUTTI_KERNEL(tutti_lanes_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
-    run_lanes<T, gpu::KernelKind::Slots>(arguments);                      \
-  }                                                                       \
-  TUTTI_KERNEL(tutti_lines_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
-    run_lanes<T, gpu::KernelKind::Ll>(arguments);                         \
-  }                                                                       \
-  TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { \
-    run_lanes<T, gpu::KernelKind::Short>(arguments);                      \
+#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                                                                \
+  TUTTI_KERNEL(tutti_lanes_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
+    run_lanes<T, gpu::KernelKind::Slots>(arguments);                                                                   \
+  }                                                                                                                    \
+  TUTTI_KERNEL(tutti_ll_##text, gpu::LanesCall, gpu::kMaxThreads, 2) { run_lanes<T, gpu::KernelKind::Ll>(arguments); } \
+  TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
+    run_lanes<T, gpu::KernelKind::Short>(arguments);                                                                   \
   }
 TUTTI_TYPES(TUTTI_LANES)
 #undef TUTTI_LANES

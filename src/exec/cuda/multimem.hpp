@@ -28,9 +28,9 @@ class Multimem {
 
   /// Bytes of a slot: most that an item moves in a round. Equal on all ranks.
   static uint64_t slot_bytes();
-  /// Throws Error(Unsupported) for a plan of another form. `most_blocks`: of this rank's calls.
+  /// Throws Error(Unsupported) for a plan of another form. `max_blocks`: of this rank's calls.
   std::unique_ptr<MultimemExecution> compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                             const Reduction& reduction, uint32_t most_blocks);
+                                             const Reduction& reduction, uint32_t max_blocks);
   /// What a graph keeps for its calls.
   std::shared_ptr<void> keep() const;
 

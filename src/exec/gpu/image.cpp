@@ -65,15 +65,15 @@ Tables with_links(Builder& builder, Tables tables, const WindowProgram& window, 
 /// Those of all replicas.
 LaneState* add_lanes(Builder& builder, const Program& program, uint32_t threads) {
   const size_t each = program.last.lanes.size(), count = each * program.width;
-  auto* const arrivals = builder.room<link::Arrival>(count * program.most_arrivals);
-  const size_t room = size_t{program.most_sources} * threads;
+  auto* const arrivals = builder.room<link::Arrival>(count * program.max_arrivals);
+  const size_t room = size_t{program.max_sources} * threads;
   auto* const operands = builder.room<const unsigned char*>(count * room);
   std::vector<LaneState> lanes(count);
   for (size_t i = 0; i < count; ++i) {
     lanes[i].lane = static_cast<uint32_t>(i % each);
-    lanes[i].arrivals = arrivals + i * program.most_arrivals;
+    lanes[i].arrivals = arrivals + i * program.max_arrivals;
     lanes[i].operands = operands + i * room;
-    lanes[i].operand_room = program.most_sources;
+    lanes[i].operand_room = program.max_sources;
   }
   return builder.add(lanes);
 }

@@ -48,13 +48,13 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
   const size_t count = program.last.lanes.size();
   lanes.resize(count);
   host_lanes_.resize(count);
-  arrivals_.resize(count * program.most_arrivals);
-  operands_.resize(count * program.most_sources);
+  arrivals_.resize(count * program.max_arrivals);
+  operands_.resize(count * program.max_sources);
   for (size_t i = 0; i < count; ++i) {
     lanes[i].lane = static_cast<uint32_t>(i);
-    lanes[i].arrivals = arrivals_.data() + i * program.most_arrivals;
-    lanes[i].operands = operands_.data() + i * program.most_sources;
-    lanes[i].operand_room = program.most_sources;
+    lanes[i].arrivals = arrivals_.data() + i * program.max_arrivals;
+    lanes[i].operands = operands_.data() + i * program.max_sources;
+    lanes[i].operand_room = program.max_sources;
     lanes[i].host = &host_lanes_[i];
   }
   state.lanes = lanes.data();

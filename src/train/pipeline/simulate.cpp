@@ -141,7 +141,7 @@ class Run {
   std::map<Place, double> forwards_, backwards_;  // when a stage has made the message
 };
 
-int most_in_flight(const Schedule& schedule) {
+int max_in_flight(const Schedule& schedule) {
   int now = 0, most = 0;
   for (const Action& action : schedule) {
     now += static_cast<int>(is_forward(action)) - static_cast<int>(ends(action));
@@ -192,7 +192,7 @@ Simulation simulate(const std::vector<Schedule>& schedules, const PipelineShape&
     }
   }
   result.bubble = 1 - busy / (shape.ranks * result.seconds);
-  for (const Schedule& schedule : schedules) result.in_flight.push_back(most_in_flight(schedule));
+  for (const Schedule& schedule : schedules) result.in_flight.push_back(max_in_flight(schedule));
   return std::move(result);
 }
 

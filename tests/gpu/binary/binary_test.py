@@ -5,7 +5,7 @@ For each GPU that the fatbin holds code for, and each kernel:
   - no function is called: a call costs registers in the whole kernel;
   - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines.
 
-Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_lines_*): each flag that the source
+Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes. Those of short calls, all in
 lines (tutti_short_*), have no fence.
 
@@ -212,7 +212,7 @@ def main(*arguments):
         with tempfile.TemporaryDirectory() as folder:
             mutant = starved(pathlib.Path(folder), nvcc, source, flags)
             refused = all(any("spills" in text for text in wrong) for name, wrong in examine(mutant).items()
-                          if name.startswith(("tutti_lanes_", "tutti_lines_")))
+                          if name.startswith(("tutti_lanes_", "tutti_ll_")))
         print("a kernel that is short of registers is " + ("refused" if refused else "NOT refused"))
         right = right and refused
     sys.exit(0 if right else 1)

@@ -121,7 +121,7 @@ class BlockRanks {
       one.scratch.resize(one.execution->scratch_bytes + 1);
       one.replica().bind({.in = one.in.data(), .out = one.out.data(), .tag = 42}, one.scratch.data(), *one.links);
       for (LaneState& lane : one.replica().lanes) {  // operands of each thread
-        lane.operand_room = one.execution->program().most_sources;
+        lane.operand_room = one.execution->program().max_sources;
         lane.operands = one.operands.emplace_back(threads * lane.operand_room).data();
       }
     }

@@ -90,7 +90,7 @@ TEST(Simulate, ExtrapolatedRoundsTakeAsLongAsReplayedOnes) {
   Gpus gpus(1);
   const Call call = gpus.call(Collective::AllReduce, "ring", 512 << 20, 4);
   const Simulated part = simulate(call, gpus.machine());
-  const Simulated whole = simulate(call, gpus.machine(), {.most_work = ~uint64_t{0}, .most_generations = 1000});
+  const Simulated whole = simulate(call, gpus.machine(), {.max_work = ~uint64_t{0}, .max_generations = 1000});
   ASSERT_LT(part.replayed, part.rounds);
   EXPECT_NEAR(part.seconds / whole.seconds, 1, 0.03);
   EXPECT_NEAR(part.messages / whole.messages, 1, 0.01);
@@ -198,7 +198,7 @@ TEST(Simulate, OwnMemoryThatNoCacheHoldsCostsMore) {
 TEST(Simulate, BothNetworksAgreeWhereLinksAreEvenlyShared) {
   if (simgrid_version().empty()) GTEST_SKIP() << "no SimGrid in this build";
   Gpus gpus(1);
-  const SimulateOptions with{.engine = Engine::SimGrid, .most_work = 1 << 14};
+  const SimulateOptions with{.engine = Engine::SimGrid, .max_work = 1 << 14};
   const double ratio = gpus.all_reduce_busbw("ring", 64 << 20, with) / gpus.all_reduce_busbw("ring", 64 << 20);
   EXPECT_NEAR(ratio, 1, 0.05);
 }
@@ -239,7 +239,7 @@ TEST(Simulate, ADeadlockIsNamed) {
 TEST(Simulate, WhatRanksDoIsDrawn) {
   Gpus gpus(1);
   const Simulated all =
-      simulate(gpus.call(Collective::AllReduce, "ring", 1 << 20), gpus.machine(), {.most_events = 1000});
+      simulate(gpus.call(Collective::AllReduce, "ring", 1 << 20), gpus.machine(), {.max_events = 1000});
   ASSERT_EQ(all.replay.events.size(), 1000u);
   const auto page = nlohmann::json::parse(chrome_trace(all.replay, "ring"));
   EXPECT_GE(page["traceEvents"].size(), 1000u);

@@ -31,7 +31,7 @@ ExecRanks::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of
   return plan_of;
 }
 
-void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& setting, uint64_t seeds,
+void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Conditions& setting, uint64_t seeds,
                  int64_t claimed = -1) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << setting.ranks << " ranks, seed " << seed
@@ -68,7 +68,7 @@ TEST(DirectStore, GivesTheSumByEveryAlgorithm) {
 }
 
 TEST(DirectStore, GoesTileByTileForSeveralReaders) {
-  const ExecRanks::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
+  const ExecRanks::Conditions setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
   expect_sums(plans_of(two_shot(), 3), setting, 2, 6);
 }
 

@@ -105,7 +105,7 @@ exec::WantedMethods BackendCalls::wanted(const Agreement& agreed) const {
   if (profile_ == nullptr) return wanted;
   const std::string ranks = counted(static_cast<uint64_t>(endpoint_->ranks()), "rank") + " ";
   for (const auto& [situation, collectives] : profile_->measured) {
-    if (!select::is_on_gpus(situation) || !situation.starts_with(ranks)) continue;
+    if (!select::is_on_processors(situation) || !situation.starts_with(ranks)) continue;
     for (const auto& [collective, times] : collectives) {
       for (const exec::Method* method : exec::methods_of(name())) {
         const auto is_its = [&](const auto& one) { return one.first.ends_with(select::candidate_name("", *method)); };
@@ -197,7 +197,8 @@ void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Dea
   }
   std::set<std::string> different;
   for (const exec::Processor& processor : processors_) different.insert(processor.id);
-  inputs_.situation = select::situation_on_gpus(*groups, different.size(), notes_.over, offer_.links_in_host_memory);
+  inputs_.situation =
+      select::situation_on(*groups, different.size(), offer_.processor, notes_.over, offer_.links_in_host_memory);
 }
 
 /// Rank 0's graph of all processors, with the ranks on them; empty on other ranks, and where some processor is on none.

@@ -46,12 +46,13 @@ struct WantedMethods {
 
 /// What the ranks of a communicator can do on a backend, equal on all of them.
 struct Offer {
-  std::vector<UsableMethod> methods;  ///< the one that runs any plan first
-  link::LinkCost near;                ///< between ranks of a host, where its topology does not say more
-  double relay = 0;                   ///< seconds that a message between hosts takes more, at each end, …
-  double relay_beta = 0;              ///< … and seconds per byte that it takes at least
-  double gamma = 0;                   ///< seconds per byte folded
-  uint64_t staging = 0, message = 0;  ///< bytes, as in select::CostInputs
+  const char* processor = "processor";  ///< what runs calls, for texts: "GPU"
+  std::vector<UsableMethod> methods;    ///< the one that runs any plan first
+  link::LinkCost near;                  ///< between ranks of a host, where its topology does not say more
+  double relay = 0;                     ///< seconds that a message between hosts takes more, at each end, …
+  double relay_beta = 0;                ///< … and seconds per byte that it takes at least
+  double gamma = 0;                     ///< seconds per byte folded
+  uint64_t staging = 0, message = 0;    ///< bytes, as in select::CostInputs
   uint32_t max_width = 1;
   bool links_in_host_memory = false;  ///< links lie in memory of the host: other figures than elsewhere
 };

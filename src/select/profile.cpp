@@ -114,13 +114,14 @@ std::string situation_of(const plan::Grouping& groups, const std::string& transp
                      transports, sharing_cores ? ", sharing cores" : "");
 }
 
-std::string situation_on_gpus(const plan::Grouping& groups, uint64_t gpus, const std::string& over, bool host_memory) {
+std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor,
+                         const std::string& over, bool host_memory) {
   return fmt::format("{}{} on {}{}{}", counted(static_cast<uint64_t>(groups.ranks()), "rank"), groups_text(groups),
-                     counted(gpus, "GPU"), over.empty() || gpus == 1 ? "" : ", " + over,
+                     counted(count, processor), over.empty() || count == 1 ? "" : ", " + over,
                      host_memory ? ", through memory of the host" : "");
 }
 
-bool is_on_gpus(const std::string& situation) { return situation.find(" GPU") != std::string::npos; }
+bool is_on_processors(const std::string& situation) { return situation.find(" on ") != std::string::npos; }
 
 std::string candidate_name(const std::string& algorithm, const exec::Method& method) {
   return method.is_on_host() ? algorithm : algorithm + kBy + method.name;

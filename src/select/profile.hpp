@@ -23,12 +23,13 @@ namespace tutti::select {
 
 /// "2 ranks, shm", "8 ranks in groups of 4, shm+tcp, sharing cores".
 std::string situation_of(const plan::Grouping& groups, const std::string& transports, bool sharing_cores);
-/// Of calls on memory of GPUs: "4 ranks on 4 GPUs, NVLink". `over`: the kinds of the slowest paths
-/// (MachineNotes::over); "": unknown. `host_memory`: links have their memory on the host.
-std::string situation_on_gpus(const plan::Grouping& groups, uint64_t gpus, const std::string& over, bool host_memory);
+/// Of calls that processors of another kind run: "4 ranks on 4 GPUs, NVLink". `processor`: one of so many. `over`: the
+/// kinds of the slowest paths between them (MachineNotes::over); "": unknown. `host_memory`: links lie on the host.
+std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor,
+                         const std::string& over, bool host_memory);
 
-/// Is it a situation of calls on memory of GPUs?
-bool is_on_gpus(const std::string& situation);
+/// Is it a situation of such calls?
+bool is_on_processors(const std::string& situation);
 
 /// What times are kept by: an algorithm, "ring"; with a method for memory of GPUs, "ring by ll".
 std::string candidate_name(const std::string& algorithm, const exec::Method& method);

@@ -140,7 +140,7 @@ std::shared_ptr<const Profile> local_profile() {
 bool has_host_profile() {
   const auto profile = local_profile();
   return profile != nullptr && std::any_of(profile->measured.begin(), profile->measured.end(),
-                                           [](const auto& one) { return !is_on_gpus(one.first); });
+                                           [](const auto& one) { return !is_on_processors(one.first); });
 }
 
 void use_local_figures() {

@@ -63,8 +63,8 @@ select::MachineInputs machine_of_gpus(const Options& options) {
   graph.figures = select::figures_of_gpus(profile.get());
   select::MachineInputs made = select::inputs_of(graph, 0);
   made.inputs.profile = profile;
-  made.inputs.situation = select::situation_on_gpus(*made.inputs.groups, select::count_gpus(graph), made.notes.over,
-                                                    env().cuda_memory == CudaMemory::Host);
+  made.inputs.situation = select::situation_on(*made.inputs.groups, select::count_gpus(graph), "GPU", made.notes.over,
+                                               env().cuda_memory == CudaMemory::Host);
   return made;
 }
 

@@ -49,7 +49,7 @@ void refuse_stand_in(const select::MeasuredGpus& gpus, const std::string& path, 
 void take_gpus(const select::Profile& measured, select::Profile& profile, const std::string& path) {
   if (profile.gpus && profile.gpus->models != measured.gpus->models) {
     fmt::print("tutti tune: {} had times of GPUs {}, which are removed\n", path, fmt::join(profile.gpus->models, ", "));
-    std::erase_if(profile.measured, [](const auto& one) { return select::is_on_gpus(one.first); });
+    std::erase_if(profile.measured, [](const auto& one) { return select::is_on_processors(one.first); });
     profile.gpu_links.clear();
   }
   profile.gpus = measured.gpus;

@@ -72,7 +72,8 @@ Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) 
   }
   transport_.set_ll128_peers(std::move(whole));
   const std::string why_no_nvls = agree_on_nvls(wanted, exchange);
-  return {.methods = usable_methods(wanted, all_whole, why_no_nvls),
+  return {.processor = "GPU",
+          .methods = usable_methods(wanted, all_whole, why_no_nvls),
           .near = {machine_constants().cuda_alpha, machine_constants().cuda_beta, machine_constants().cuda_message},
           .relay = machine_constants().cuda_proxy,
           .relay_beta = machine_constants().cuda_beta,

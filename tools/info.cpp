@@ -16,8 +16,8 @@
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
+#include "tools/output_file.hpp"
 #include "tools/wrapped.hpp"
-#include "tools/write_file.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {

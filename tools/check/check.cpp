@@ -16,10 +16,10 @@
 #include "base/printable.hpp"
 #include "base/secret.hpp"
 #include "tools/check/report.hpp"
+#include "tools/output_file.hpp"
 #include "tools/run/ask.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/remote.hpp"
-#include "tools/write_file.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {

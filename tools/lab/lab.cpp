@@ -7,7 +7,7 @@
 #include "tools/lab/options.hpp"
 #include "tools/lab/page.hpp"
 #include "tools/lab/report.hpp"
-#include "tools/write_file.hpp"
+#include "tools/output_file.hpp"
 
 namespace tutti::tools {
 namespace {

@@ -15,11 +15,11 @@
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_file.hpp"
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
 #include "tools/plan/programs.hpp"
 #include "tools/plan/subject.hpp"
-#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {

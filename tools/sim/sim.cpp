@@ -11,11 +11,11 @@
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
 #include "tools/nvlink_option.hpp"
+#include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
-#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {

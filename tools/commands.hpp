@@ -1,6 +1,6 @@
 // The commands of the command line. Each function adds one to `app`. When the user calls the command, it sets the exit
-// status in `status` (0 only if what was asked for is true) or throws; `main` then prints the exception's text and
-// exits with 2 for Error(InvalidArgument), an invalid command line, and with 1 otherwise.
+// status in `status` (0 only if what was asked for is true; without that argument it stays 0) or throws; `main` then
+// prints the exception's text and exits with 2 for Error(InvalidArgument), an invalid command line, with 1 otherwise.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,12 +10,12 @@
 namespace tutti::tools {
 
 void add_env(CLI::App& app, int& status);
-void add_explain(CLI::App& app, int& status);
-void add_info(CLI::App& app, int& status);
-void add_lab(CLI::App& app, int& status);
+void add_explain(CLI::App& app);
+void add_info(CLI::App& app);
+void add_lab(CLI::App& app);
 void add_plan(CLI::App& app, int& status);
-void add_sim(CLI::App& app, int& status);
-void add_topo(CLI::App& app, int& status);
+void add_sim(CLI::App& app);
+void add_topo(CLI::App& app);
 void add_tune(CLI::App& app, int& status);
 /// `arguments`: the whole command line, with which this program starts itself again as several processes.
 void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& status);

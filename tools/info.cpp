@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -16,8 +15,8 @@
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
+#include "tools/output_file.hpp"
 #include "tools/wrapped.hpp"
-#include "tools/write_file.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -144,7 +143,7 @@ void print(const ordered_json& facts) {
 
 }  // namespace
 
-void add_info(CLI::App& app, int& status) {
+void add_info(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("info", "version, build, machine, transports usable on it, and the measured constants");
   const auto path = std::make_shared<std::string>();
@@ -152,7 +151,7 @@ void add_info(CLI::App& app, int& status) {
   command->add_flag("-v,--verbose", *verbose, "the constants too: what decides where nothing was measured here");
   command->add_option("-o,--json", *path, "writes the same to a file as well")->type_name("FILE");
   command->footer("Example:\n  tutti info --json info.json\n");
-  command->callback([path, verbose, &status] {
+  command->callback([path, verbose] {
     ordered_json facts;
     facts["tutti"] = tuttiGetVersion();
     facts["build"] = build_facts();
@@ -171,7 +170,6 @@ void add_info(CLI::App& app, int& status) {
     if (!path->empty()) {
       write_file("--json", *path, facts.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     }
-    status = 0;
   });
 }
 

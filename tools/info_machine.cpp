@@ -10,8 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "base/counted.hpp"
-
 namespace tutti::tools {
 namespace {
 

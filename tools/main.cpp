@@ -101,13 +101,13 @@ int obey(std::vector<std::string> arguments) {
   tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_plan(app, status);
-  tutti::tools::add_topo(app, status);
-  tutti::tools::add_explain(app, status);
-  tutti::tools::add_sim(app, status);
+  tutti::tools::add_topo(app);
+  tutti::tools::add_explain(app);
+  tutti::tools::add_sim(app);
   tutti::tools::add_tune(app, status);
   tutti::tools::add_train(app, whole, status);
-  tutti::tools::add_lab(app, status);
-  tutti::tools::add_info(app, status);
+  tutti::tools::add_lab(app);
+  tutti::tools::add_info(app);
   tutti::tools::add_env(app, status);
   refuse_empty_values(app);
   take_words_for_flags(app, arguments);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 
@@ -24,22 +25,14 @@ Progress::Progress()
     : terminal_(isatty(STDERR_FILENO) != 0), from_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {
   if (!terminal_) return;
   std::signal(SIGINT, wipe_and_end);
-  first_second_ = std::thread([this] {
+  first_second_ = std::jthread([this](const std::stop_token& end) {
     std::unique_lock lock(mutex_);
-    if (!ended_.wait_until(lock, from_, [this] { return end_; })) draw();
+    std::condition_variable_any never;  // but for the end
+    if (!never.wait_until(lock, end, from_, [&] { return end.stop_requested(); })) draw();
   });
 }
 
-Progress::~Progress() {
-  clear();
-  if (!first_second_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    end_ = true;
-  }
-  ended_.notify_one();
-  first_second_.join();
-}
+Progress::~Progress() { clear(); }
 
 void Progress::show(const std::string& text) {
   const std::lock_guard lock(mutex_);

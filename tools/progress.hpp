@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,10 +24,9 @@ class Progress {
   bool terminal_;
   std::chrono::steady_clock::time_point from_;
   std::mutex mutex_;
-  std::condition_variable ended_;
-  bool end_ = false, drawn_ = false;
+  bool drawn_ = false;
   std::string text_;
-  std::thread first_second_;  // draws what was shown before the first second had passed
+  std::jthread first_second_;  // draws what was shown before the first second had passed; the last: it uses the others
 };
 
 }  // namespace tutti::tools

@@ -1,12 +1,8 @@
 #include "tools/check/check.hpp"
 
 #include <fmt/format.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -16,10 +12,11 @@
 #include "base/printable.hpp"
 #include "base/secret.hpp"
 #include "tools/check/report.hpp"
+#include "tools/output_file.hpp"
 #include "tools/run/ask.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/remote.hpp"
-#include "tools/write_file.hpp"
+#include "tools/run/self_job.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -60,11 +57,6 @@ class Check {
       ++report_.hosts[entry->second].ranks;
     }
     job_.prefix = job_.feed_stdin = false;
-    char self[PATH_MAX] = {};
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
-      throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
-    }
-    program_ = self;
   }
 
   const CheckReport& run() {
@@ -90,10 +82,26 @@ class Check {
   const std::string& name(size_t host) const { return report_.hosts[host].name; }
   void wrong(std::string text) { report_.problems.push_back(std::move(text)); }
 
-  std::vector<Answer> ask_all(const char* part, const std::string& input, double seconds) {
+  /// Asks all hosts for a part, and calls `read` with each host and the last line of its answer. A host without an
+  /// answer is a problem, of which at most `most` are told one by one; so is an answer that cannot be read.
+  template <class Read>
+  void ask_all(const char* part, const std::string& input, double seconds, size_t most, const Read& read) {
     job_.program = {program_, "run", "--check-part", part};
     job_.input = input;
-    return ask(job_, seconds);
+    const std::vector<Answer> answers = ask(job_, seconds);
+    size_t failed = 0;
+    for (size_t host = 0; host < answers.size(); ++host) {
+      if (const std::string text = objection(host, answers[host], seconds); !text.empty()) {
+        if (++failed <= most) wrong(text);
+        continue;
+      }
+      try {
+        read(host, last_line(answers[host].out));
+      } catch (const Error& error) {
+        wrong(fmt::format("{}: {}: {}", name(host), error.what(), last_words(answers[host].out)));
+      }
+    }
+    if (failed > most) wrong(fmt::format("{} more hosts had errors", failed - most));
   }
 
   /// The objection to a host's answer; "": none.
@@ -119,28 +127,11 @@ class Check {
   }
 
   void ask_facts() {
-    const std::vector<Answer> answers = ask_all("facts", "", kFactsSeconds);
-    for (size_t host = 0; host < answers.size(); ++host) {
-      if (const std::string text = objection(host, answers[host], kFactsSeconds); !text.empty()) {
-        wrong(text);
-        continue;
-      }
-      read_answer(host, answers[host], [&](const std::string& line) {
-        report_.hosts[host].facts = parse_facts(line);
-        const std::string& problem = report_.hosts[host].facts->problem;
-        if (!problem.empty() && report_.hosts.size() > 1) wrong(fmt::format("{}: {}", name(host), problem));
-      });
-    }
-  }
-
-  /// Calls `read` with the answer's last line. One that it cannot read is that host's problem.
-  template <class Read>
-  void read_answer(size_t host, const Answer& answer, const Read& read) {
-    try {
-      read(last_line(answer.out));
-    } catch (const Error& error) {
-      wrong(fmt::format("{}: {}: {}", name(host), error.what(), last_words(answer.out)));
-    }
+    ask_all("facts", "", kFactsSeconds, report_.hosts.size(), [&](size_t host, const std::string& line) {
+      report_.hosts[host].facts = parse_facts(line);
+      const std::string& problem = report_.hosts[host].facts->problem;
+      if (!problem.empty() && report_.hosts.size() > 1) wrong(fmt::format("{}: {}", name(host), problem));
+    });
   }
 
   void compare_facts() {
@@ -171,18 +162,12 @@ class Check {
   void try_connections() {
     ReachRequest request{random_hex(32), {}, kReachSeconds};
     for (const CheckedHost& host : report_.hosts) request.hosts.push_back({host.facts->addresses, host.facts->port});
-    const std::vector<Answer> answers = ask_all("reach", to_text(request), kFactsSeconds + kReachSeconds);
-    report_.reached.resize(answers.size());
-    for (size_t host = 0; host < answers.size(); ++host) {
-      if (const std::string text = objection(host, answers[host], kFactsSeconds + kReachSeconds); !text.empty()) {
-        wrong(text);
-        continue;
-      }
-      read_answer(host, answers[host], [&](const std::string& line) {
-        report_.reached[host] = parse_reached(line);
-        judge_connections(host);
-      });
-    }
+    report_.reached.resize(report_.hosts.size());
+    const double seconds = kFactsSeconds + kReachSeconds;
+    ask_all("reach", to_text(request), seconds, report_.hosts.size(), [&](size_t host, const std::string& line) {
+      report_.reached[host] = parse_reached(line);
+      judge_connections(host);
+    });
   }
 
   /// A host must reach each other one at one of its addresses; the library would try all of them.
@@ -206,22 +191,13 @@ class Check {
 
   void measure() {
     const double seconds = kFactsSeconds + kPairSeconds * rounds_of(static_cast<int>(report_.hosts.size()));
-    const std::vector<Answer> answers = ask_all("pairs", "", seconds);
-    size_t failed = 0;
-    for (size_t host = 0; host < answers.size(); ++host) {
-      if (const std::string text = objection(host, answers[host], seconds); !text.empty()) {
-        if (++failed <= kMaxAlike) wrong(text);
-        continue;
-      }
-      read_answer(host, answers[host], [&](const std::string& line) {
-        for (const PairFigures& pair : parse_pairs(line)) report_.pairs.push_back(pair);
-      });
-    }
-    if (failed > kMaxAlike) wrong(fmt::format("{} more hosts had errors", failed - kMaxAlike));
+    ask_all("pairs", "", seconds, kMaxAlike, [&](size_t, const std::string& line) {
+      for (const PairFigures& pair : parse_pairs(line)) report_.pairs.push_back(pair);
+    });
   }
 
   Job job_;
-  std::string program_;
+  const std::string program_ = own_program();
   CheckReport report_;
 };
 

@@ -3,7 +3,6 @@
 #include <fstream>
 
 #include "base/address.hpp"
-#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/port_range.hpp"
 #include "base/printable.hpp"

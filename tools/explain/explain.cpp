@@ -1,5 +1,4 @@
 // tutti explain: which algorithm a call gets, and why no other.
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -9,27 +8,22 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
-#include "select/calibration.hpp"
 #include "select/explain.hpp"
 #include "select/gpus.hpp"
 #include "select/machine.hpp"
+#include "select/profile.hpp"
 #include "tools/commands.hpp"
-#include "tools/nvlink_option.hpp"
+#include "tools/machine_options.hpp"
+#include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/wrapped.hpp"
-#include "tools/write_file.hpp"
-#include "topo/cluster.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
-#include "topo/import.hpp"
-#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr Rank kMaxExplainRanks = 4096;
 
 struct Options {
   std::string collective, bytes = "1M", topology;
@@ -71,9 +65,7 @@ select::MachineInputs machine_of_gpus(const Options& options) {
 select::MachineInputs machine_of(const Options& options) {
   if (options.device == "cuda") return machine_of_gpus(options);
   if (!options.topology.empty()) {
-    topo::Graph graph = topo::import_file(options.topology);
-    if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
-    if (options.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options.hosts));
+    const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts);
     select::MachineInputs made = select::inputs_of(graph, options.ranks);
     if (select::is_job(graph)) made.notes.ends = "ranks";
     return made;
@@ -165,23 +157,17 @@ void explain(const Options& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, int& status) {
+void add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "which algorithm a call gets, and why no other");
   const auto options = std::make_shared<Options>();
-  command->add_option("COLLECTIVE", options->collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
-  command->add_option("--bytes", options->bytes,
-                      "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
-  command
-      ->add_option("-n", options->ranks,
-                   "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
-      ->check(CLI::Range(1, kMaxExplainRanks));
+  add_call(*command, options->collective, options->bytes, options->ranks);
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   command->add_option("--device", options->device, "cuda: calls on memory of this machine's GPUs; default host")
       ->check(CLI::IsMember({"host", "cuda"}));
   add_nvlink(*command, options->nvlink);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
-      ->check(CLI::Range(1, kMaxExplainRanks));
+      ->check(CLI::Range(1, kMaxModelled));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   add_output(*command, {{".json", "the same", &options->file}});
   command->footer(
@@ -189,10 +175,7 @@ void add_explain(CLI::App& app, int& status) {
       "table.\n"
       "Examples:\n  tutti explain all_reduce --bytes 1M -n 8\n"
       "  tutti explain all_reduce --bytes 1G --topo hgx.xml --hosts 4\n");
-  command->callback([options, &status] {
-    explain(*options);
-    status = 0;
-  });
+  command->callback([options] { explain(*options); });
 }
 
 }  // namespace tutti::tools

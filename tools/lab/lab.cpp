@@ -1,5 +1,4 @@
 // tutti lab: which layout a training job should have, what it takes, and why.
-#include <cstring>
 #include <memory>
 
 #include "base/format.hpp"
@@ -7,7 +6,7 @@
 #include "tools/lab/options.hpp"
 #include "tools/lab/page.hpp"
 #include "tools/lab/report.hpp"
-#include "tools/write_file.hpp"
+#include "tools/output_file.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -36,7 +35,7 @@ void plan_training(LabOptions options) {
 
 }  // namespace
 
-void add_lab(CLI::App& app, int&) {
+void add_lab(CLI::App& app) {
   CLI::App* command = app.add_subcommand("lab", "plans a training job: memory, communication, time, the best layout");
   const auto options = std::make_shared<LabOptions>();
   options->add_to(*command);

@@ -8,11 +8,8 @@
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "select/machine.hpp"
-#include "tools/nvlink_option.hpp"
+#include "tools/machine_options.hpp"
 #include "tools/output_option.hpp"
-#include "topo/cluster.hpp"
-#include "topo/import.hpp"
-#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -78,10 +75,7 @@ planner::Model model_of(const LabOptions& o) {
 
 /// Hosts and links as the selector sees them: α and β of its model, in place of the data sheet's.
 void take_topology(const LabOptions& o, planner::Cluster& cluster) {
-  topo::Graph graph = topo::import_file(o.topology);
-  if (o.nvlink > 0) topo::add_nvlink(graph, o.nvlink);
-  if (o.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(o.hosts));
-  const auto [inputs, notes] = select::inputs_of(graph, 0);
+  const auto [inputs, notes] = select::inputs_of(topology_from(o.topology, o.nvlink, o.hosts), 0);
   if (notes.ends != "GPUs") throw_error(Code::InvalidArgument, "--topo {}: it has no GPUs", o.topology);
   for (const std::string& note : notes.unknown) fmt::print(stderr, "tutti lab: note: {}\n", note);
   const select::LinkCost& inside = inputs.inside;
@@ -152,64 +146,53 @@ LabScenario scenario_of(const LabOptions& o) {
 }
 
 void LabOptions::add_to(CLI::App& command) {
-  const char* const model_group = "Model";
-  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b")->group(model_group);
-  command.add_option("--params", parameters, "parameters, such as 7b; without a shape, a usual one is assumed")
-      ->group(model_group);
-  command.add_option("--layers", layers, "layers")->group(model_group);
-  command.add_option("--hidden", hidden, "hidden size")->group(model_group);
-  command.add_option("--heads", heads, "attention heads (hidden / 128)")->group(model_group);
-  command.add_option("--kv-heads", kv_heads, "key-value heads (as many)")->group(model_group);
-  command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)")->group(model_group);
-  command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)")->group(model_group);
-  command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)")->group(model_group);
-  command.add_option("--experts", experts, "experts of a layer (1)")->group(model_group);
-  command.add_option("--top-k", top_k, "experts that a token uses (1)")->group(model_group);
-  const char* const cluster_group = "Cluster";
-  command.add_option("-n,--gpus", gpus, "GPUs (8)")->group(cluster_group);
-  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows")
-      ->group(cluster_group);
+  command.option_defaults()->group("Model");
+  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b");
+  command.add_option("--params", parameters, "parameters, such as 7b; without a shape, a usual one is assumed");
+  command.add_option("--layers", layers, "layers");
+  command.add_option("--hidden", hidden, "hidden size");
+  command.add_option("--heads", heads, "attention heads (hidden / 128)");
+  command.add_option("--kv-heads", kv_heads, "key-value heads (as many)");
+  command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)");
+  command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)");
+  command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)");
+  command.add_option("--experts", experts, "experts of a layer (1)");
+  command.add_option("--top-k", top_k, "experts that a token uses (1)");
+  command.option_defaults()->group("Cluster");
+  command.add_option("-n,--gpus", gpus, "GPUs (8)");
+  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows");
   command.add_option("--topo", topology, "hosts and links from NCCL's XML or Tutti's JSON (`tutti topo --import`)")
-      ->type_name("FILE")
-      ->group(cluster_group);
-  add_nvlink(command, nvlink)->group(cluster_group);
-  command.add_option("--hosts", hosts, "with --topo: this many such hosts (1)")
-      ->check(CLI::Range(1, 4096))
-      ->group(cluster_group);
-  command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB")->group(cluster_group);
-  command.add_option("--usable", usable, "% of the memory that the job may use (90)")->group(cluster_group);
-  command.add_option("--gpus-per-host", gpus_per_host, "GPUs of a host (8)")->group(cluster_group);
-  command.add_option("--intra", bandwidth_in, "GB/s of a GPU inside its host, one direction")->group(cluster_group);
-  command.add_option("--inter", bandwidth_out, "GB/s of a GPU to other hosts, one direction")->group(cluster_group);
-  command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host")->group(cluster_group);
-  command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts")->group(cluster_group);
-  command.add_option("--tflops", tflops, "peak of a GPU, dense bf16")->group(cluster_group);
-  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)")
-      ->group(cluster_group);
-  command.add_option("--contention", contention, "% of hidden communication that shows all the same (10)")
-      ->group(cluster_group);
-  const char* const job_group = "Job, and what is not to be searched";
-  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)")->group(job_group);
-  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1")->group(job_group);
-  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)")->group(job_group);
-  command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism")
-      ->group(job_group);
-  command.add_option("--dp", fixed.dp, "data-parallel size")->group(job_group);
-  command.add_option("--pp", fixed.pp, "pipeline stages")->group(job_group);
-  command.add_option("--cp", fixed.cp, "context-parallel size")->group(job_group);
-  command.add_option("--ep", fixed.ep, "expert-parallel size")->group(job_group);
-  command.add_option("--tp", fixed.tp, "tensor-parallel size")->group(job_group);
-  command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3")->group(job_group);
-  command.add_option("--recompute", recompute, "activations: none, attention or all")->group(job_group);
-  command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch")->group(job_group);
-  const char* const output_group = "Output";
-  command.add_flag("--all", all, "every intermediate value too")->group(output_group);
+      ->type_name("FILE");
+  add_nvlink(command, nvlink);
+  command.add_option("--hosts", hosts, "with --topo: this many such hosts (1)")->check(CLI::Range(1, 4096));
+  command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB");
+  command.add_option("--usable", usable, "% of the memory that the job may use (90)");
+  command.add_option("--gpus-per-host", gpus_per_host, "GPUs of a host (8)");
+  command.add_option("--intra", bandwidth_in, "GB/s of a GPU inside its host, one direction");
+  command.add_option("--inter", bandwidth_out, "GB/s of a GPU to other hosts, one direction");
+  command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host");
+  command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts");
+  command.add_option("--tflops", tflops, "peak of a GPU, dense bf16");
+  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)");
+  command.add_option("--contention", contention, "% of hidden communication that shows all the same (10)");
+  command.option_defaults()->group("Job, and what is not to be searched");
+  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)");
+  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1");
+  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)");
+  command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism");
+  command.add_option("--dp", fixed.dp, "data-parallel size");
+  command.add_option("--pp", fixed.pp, "pipeline stages");
+  command.add_option("--cp", fixed.cp, "context-parallel size");
+  command.add_option("--ep", fixed.ep, "expert-parallel size");
+  command.add_option("--tp", fixed.tp, "tensor-parallel size");
+  command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3");
+  command.add_option("--recompute", recompute, "activations: none, attention or all");
+  command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch");
+  command.option_defaults()->group("Output");
+  command.add_flag("--all", all, "every intermediate value too");
   add_output(command, {{".json", "everything", &json}, {".html", "a page to play with", &html}});
-  command.get_option("-o")->group(output_group);
-  command.add_option("--json", json, "write everything to this file (\"-\": standard output, instead of the table)")
-      ->group(output_group);
-  command.add_option("--html", html, "write a page to play with to this file; it needs no network")
-      ->group(output_group);
+  command.add_option("--json", json, "write everything to this file (\"-\": standard output, instead of the table)");
+  command.add_option("--html", html, "write a page to play with to this file; it needs no network");
 }
 
 }  // namespace tutti::tools

@@ -184,28 +184,18 @@ double RankBench::time_of_all(const std::vector<double>& times) const {
   return *std::max_element(times.begin(), times.end());
 }
 
-/// Seconds per call, averaged over the iterations, as this rank measures it.
+/// Seconds per call, averaged over the iterations, as this rank measures it: of calls, or of captured ones, replayed.
 double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
   run_calls(row, op, options_.warmup);
   synchronize();
-  if (options_.graphs > 0) return time_graph(row, op);
   comm_.barrier();
+  if (options_.graphs > 0) gpu_->capture([&] { run_calls(row, op, options_.iterations); });
   const auto start = std::chrono::steady_clock::now();
-  run_calls(row, op, options_.iterations);
+  options_.graphs > 0 ? gpu_->replay(options_.graphs) : run_calls(row, op, options_.iterations);
   synchronize();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  return options_.iterations == 0 ? 0 : elapsed.count() / options_.iterations / options_.aggregate;
-}
-
-/// The same for calls that are captured once and replayed.
-double RankBench::time_graph(const PerfRow& row, tuttiRedOp_t op) {
-  comm_.barrier();
-  gpu_->capture([&] { run_calls(row, op, options_.iterations); });
-  const auto start = std::chrono::steady_clock::now();
-  gpu_->replay(options_.graphs);
-  synchronize();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  return elapsed.count() / options_.graphs / options_.iterations / options_.aggregate;
+  if (options_.iterations == 0) return 0;
+  return elapsed.count() / std::max(1, options_.graphs) / options_.iterations / options_.aggregate;
 }
 
 void RankBench::run_calls(const PerfRow& row, tuttiRedOp_t op, int calls) {

@@ -51,7 +51,6 @@ class RankBench {
   void upload();
   void download();
   void run_calls(const PerfRow& row, tuttiRedOp_t op, int calls);
-  double time_graph(const PerfRow& row, tuttiRedOp_t op);
   void synchronize();
   tuttiStream_t stream() const;
   uint64_t count_wrong(Pattern& pattern, const PerfRow& row, bool in_place);

@@ -14,58 +14,47 @@ constexpr Result kOutOfMemory = 2;
 constexpr unsigned kNonBlocking = 1;
 constexpr int kThreadLocalCapture = 1;
 
-struct Functions {
-  Result (*init)(unsigned) = nullptr;
-  Result (*count)(int*) = nullptr;
-  Result (*device)(int*, int) = nullptr;
-  Result (*retain)(void**, int) = nullptr;
-  Result (*set_current)(void*) = nullptr;
-  Result (*allocate)(Address*, size_t) = nullptr;
-  Result (*upload)(Address, const void*, size_t, void*) = nullptr;
-  Result (*download)(void*, Address, size_t, void*) = nullptr;
-  Result (*make_stream)(void**, unsigned) = nullptr;
-  Result (*end_stream)(void*) = nullptr;
-  Result (*synchronize)(void*) = nullptr;
-  Result (*begin_capture)(void*, int) = nullptr;
-  Result (*end_capture)(void*, void**) = nullptr;
-  Result (*instantiate)(void**, void*, unsigned long long) = nullptr;
-  Result (*launch)(void*, void*) = nullptr;
-  Result (*drop_graph)(void*) = nullptr;
-  Result (*drop_runnable)(void*) = nullptr;
-  Result (*name)(Result, const char**) = nullptr;
-};
-
-Functions load() {
+/// The driver's library, which stays loaded.
+void* driver() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) throw_error(Code::Unsupported, "--device cuda: NVIDIA's driver is not here: {}", ::dlerror());
-  Functions found;
-  const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr) throw_error(Code::Unsupported, "--device cuda: NVIDIA's driver lacks {}", name);
-  };
-  find("cuInit", found.init);
-  find("cuDeviceGetCount", found.count);
-  find("cuDeviceGet", found.device);
-  find("cuDevicePrimaryCtxRetain", found.retain);
-  find("cuCtxSetCurrent", found.set_current);
-  find("cuMemAlloc_v2", found.allocate);
-  find("cuMemcpyHtoDAsync_v2", found.upload);
-  find("cuMemcpyDtoHAsync_v2", found.download);
-  find("cuStreamCreate", found.make_stream);
-  find("cuStreamDestroy_v2", found.end_stream);
-  find("cuStreamSynchronize", found.synchronize);
-  find("cuStreamBeginCapture_v2", found.begin_capture);
-  find("cuStreamEndCapture", found.end_capture);
-  find("cuGraphInstantiateWithFlags", found.instantiate);
-  find("cuGraphLaunch", found.launch);
-  find("cuGraphDestroy", found.drop_graph);
-  find("cuGraphExecDestroy", found.drop_runnable);
-  find("cuGetErrorName", found.name);
-  return found;
+  return library;
 }
 
+/// A function of the driver, as the pointer that it initialises.
+struct Named {
+  const char* name;
+  template <class Function>
+  operator Function*() const {  // NOLINT(google-explicit-constructor): it is the function
+    auto* const function = reinterpret_cast<Function*>(::dlsym(driver(), name));
+    if (function == nullptr) throw_error(Code::Unsupported, "--device cuda: NVIDIA's driver lacks {}", name);
+    return function;
+  }
+};
+
+struct Functions {
+  Result (*init)(unsigned) = Named{"cuInit"};
+  Result (*count)(int*) = Named{"cuDeviceGetCount"};
+  Result (*device)(int*, int) = Named{"cuDeviceGet"};
+  Result (*retain)(void**, int) = Named{"cuDevicePrimaryCtxRetain"};
+  Result (*set_current)(void*) = Named{"cuCtxSetCurrent"};
+  Result (*allocate)(Address*, size_t) = Named{"cuMemAlloc_v2"};
+  Result (*upload)(Address, const void*, size_t, void*) = Named{"cuMemcpyHtoDAsync_v2"};
+  Result (*download)(void*, Address, size_t, void*) = Named{"cuMemcpyDtoHAsync_v2"};
+  Result (*make_stream)(void**, unsigned) = Named{"cuStreamCreate"};
+  Result (*end_stream)(void*) = Named{"cuStreamDestroy_v2"};
+  Result (*synchronize)(void*) = Named{"cuStreamSynchronize"};
+  Result (*begin_capture)(void*, int) = Named{"cuStreamBeginCapture_v2"};
+  Result (*end_capture)(void*, void**) = Named{"cuStreamEndCapture"};
+  Result (*instantiate)(void**, void*, unsigned long long) = Named{"cuGraphInstantiateWithFlags"};
+  Result (*launch)(void*, void*) = Named{"cuGraphLaunch"};
+  Result (*drop_graph)(void*) = Named{"cuGraphDestroy"};
+  Result (*drop_runnable)(void*) = Named{"cuGraphExecDestroy"};
+  Result (*name)(Result, const char**) = Named{"cuGetErrorName"};
+};
+
 const Functions& cuda() {
-  static const Functions kFunctions = load();
+  static const Functions kFunctions;
   return kFunctions;
 }
 

@@ -2,17 +2,15 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/bytes.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_file.hpp"
 #include "tools/perf/bench.hpp"
 #include "tools/perf/estimate.hpp"
 #include "tools/perf/gpu.hpp"
@@ -131,14 +129,6 @@ void check_memory_of_hosts(const std::vector<PerfRow>& rows, const std::vector<R
   for (const auto& [host, memory] : hosts) check_memory(rows, memory.first, memory.second, host);
 }
 
-/// Rank 0 checks at the start, not after the run, that it can write there.
-void try_json(const PerfOptions& options) {
-  if (options.json.empty()) return;
-  FILE* const file = std::fopen(options.json.c_str(), "we");
-  if (file == nullptr) throw_error(Code::SystemError, "--json {}: {}", options.json, std::strerror(errno));
-  std::fclose(file);
-}
-
 std::string progress_text(const PerfOptions& options, const PerfRow& row, size_t done, size_t all, bool in_place,
                           const Estimate& estimate) {
   const auto left = estimate.left();
@@ -169,7 +159,7 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
                 comm.size() - 1);
   }
   const bool tells = comm.rank() == 0;
-  if (tells) try_json(options);
+  if (tells) OutputFile("--json", options.json, false).close();  // known at the start, not after the run
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);

@@ -4,15 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "tools/write_file.hpp"
+#include "tools/output_file.hpp"
 
 namespace tutti::tools {
 namespace {

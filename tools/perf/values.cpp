@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
+#include "base/hash.hpp"
 #include "tools/perf/small_float.hpp"
 
 namespace tutti::tools {
@@ -146,12 +146,7 @@ uint64_t bits_value(const Spot& spot, int rank, DType type, Op op) {
 
 uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t x = a;
-  for (const uint64_t next : {b, c}) {
-    x = (x ^ next) + 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    x ^= x >> 31;
-  }
+  for (const uint64_t next : {b, c}) x = tutti::mix((x ^ next) + kGoldenRatio);
   return x;
 }
 

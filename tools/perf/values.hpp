@@ -55,22 +55,7 @@ T fold_numbers(T a, T b, Op op) {
 }
 
 /// True if the result is one of the operands. Any numbers then fold exactly, and a doubled one changes nothing.
-constexpr bool chooses(Op op) {
-  switch (op) {
-    case Op::Min:
-    case Op::Max:
-      return true;
-    case Op::Sum:
-    case Op::Prod:
-    case Op::Avg:
-    case Op::PreMulSum:
-    case Op::BitAnd:
-    case Op::BitOr:
-    case Op::BitXor:
-      return false;
-  }
-  return false;
-}
+constexpr bool chooses(Op op) { return op == Op::Min || op == Op::Max; }
 
 /// Folds two values, rounded to the type as its arithmetic does.
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);

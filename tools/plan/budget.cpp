@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -35,25 +37,20 @@ Budget::Budget(uint64_t bytes, std::string doing) : bytes_(bytes), before_(data_
     limit.rlim_cur = std::min<rlim_t>(old_.rlim_max, most);
     setrlimit(RLIMIT_DATA, &limit);
   }
-  if (isatty(STDERR_FILENO) != 0) shows_ = std::thread([this] { show(); });
+  if (isatty(STDERR_FILENO) != 0) shows_ = std::jthread([this](const std::stop_token& end) { show(end); });
 }
 
 Budget::~Budget() {
-  if (shows_.joinable()) {
-    {
-      const std::lock_guard lock(mutex_);
-      end_ = true;
-    }
-    ended_.notify_one();
-    shows_.join();
-  }
   if (kLimited) setrlimit(RLIMIT_DATA, &old_);
 }
 
-void Budget::show() {
+void Budget::show(const std::stop_token& end) {
   constexpr double kMiB = 1 << 20;
-  std::unique_lock lock(mutex_);
-  for (int seconds = 1; !ended_.wait_for(lock, std::chrono::seconds(1), [this] { return end_; }); ++seconds) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;  // but for the end
+  for (int seconds = 1; !never.wait_for(lock, end, std::chrono::seconds(1), [&] { return end.stop_requested(); });
+       ++seconds) {
     const uint64_t now = data_bytes();
     const double held = now > before_ ? static_cast<double>(now - before_) / kMiB : 0;
     progress_.show(fmt::format("# {}: {} s, {:.0f} MiB of at most {}", doing_, seconds, held, to_text(Bytes{bytes_})));

@@ -3,9 +3,7 @@
 
 #include <sys/resource.h>
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -23,16 +21,13 @@ class Budget {
   Budget& operator=(const Budget&) = delete;
 
  private:
-  void show();
+  void show(const std::stop_token& end);
 
   const uint64_t bytes_, before_;
   const std::string doing_;
   rlimit old_{};
   Progress progress_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool end_ = false;
-  std::thread shows_;
+  std::jthread shows_;  // the last: it uses the others
 };
 
 }  // namespace tutti::tools

@@ -1,13 +1,13 @@
 #include "tools/plan/draw.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "base/format.hpp"
 #include "tools/plan/timeline.hpp"
+#include "tools/svg.hpp"
+#include "tools/wrapped.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -17,20 +17,6 @@ constexpr double kMargin = 16, kLegendLine = 16, kLaneKey = 84;
 // An upper bound of a character's average width in the legend's and the title's sizes, over fonts.
 constexpr double kLegendCharacter = 6.8, kTitleCharacter = 10;
 constexpr const char* kColours[] = {"#1f5fa8", "#c2491d", "#2a8a4a", "#7b3fa0", "#a07a00", "#0f7f86"};
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '&') {
-      safe += "&amp;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
 
 constexpr size_t kMaxLabels = 2;      // at one place
 constexpr size_t kMaxWordy = 12;      // ranks, if all have labels
@@ -79,17 +65,6 @@ std::vector<Flight> seen_by(Rank rank, std::vector<Flight> flights) {
   return flights;
 }
 
-/// Lines of at most `longest` characters, unless a word is longer.
-std::vector<std::string> wrapped(const std::string& text, size_t longest) {
-  std::vector<std::string> lines(1);
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > longest) lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-  }
-  return lines;
-}
-
 class Picture {
  public:
   Picture(std::span<const plan::RankPlan> plans, const View& view)
@@ -109,13 +84,9 @@ class Picture {
     width_ = std::max({diagram, 2 * kMargin + kTitleCharacter * static_cast<double>(title.size()), 420.0});
     const double legend_at = kTop + row_ * static_cast<double>(rows_.size() - 1) + kBottom;
     const auto lines =
-        wrapped(explained(flights_, every_), static_cast<size_t>((width_ - 2 * kMargin) / kLegendCharacter));
+        lines_of(explained(flights_, every_), static_cast<size_t>((width_ - 2 * kMargin) / kLegendCharacter));
     const double height = legend_at + kLegendLine * static_cast<double>(lane_lines() + lines.size()) + kMargin;
-    out_ = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-        "height=\"{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
-        "fill=\"#ffffff\"/>\n<defs>\n",
-        width_, height);
+    out_ = svg_start(width_, height) + "<defs>\n";
     for (size_t lane = 0; lane < used_colours(); ++lane) {
       out_ += fmt::format(
           "<marker id=\"head{}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "

@@ -1,10 +1,7 @@
 // tutti plan: lists, describes and verifies algorithms.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
@@ -14,12 +11,13 @@
 #include "plan/order.hpp"
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
+#include "proof/cases.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_file.hpp"
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
-#include "tools/plan/programs.hpp"
 #include "tools/plan/subject.hpp"
-#include "tools/write_file.hpp"
+#include "tools/wrapped.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -153,6 +151,28 @@ void print_counted(const Subject& subject, const plan::Counted& counted) {
   if (reduces(subject.shape.collective)) {
     fmt::print("  reproducible order    {}\n", plan::is_canonical(subject.plans) ? "yes" : "no");
   }
+}
+
+/// Proves the programs that each method makes of the plans, and prints a line for each. False: one is wrong.
+bool prove_programs(std::span<const plan::RankPlan> plans) {
+  constexpr Rank kMaxProvenRanks = 16;  // more would take minutes
+  if (plans.size() > static_cast<size_t>(kMaxProvenRanks)) {
+    fmt::print("\nThe programs that methods make of it are proven for up to {} ranks: give fewer for that.\n",
+               kMaxProvenRanks);
+    return true;
+  }
+  fmt::print("\nThe programs that methods make of it, executed symbolically for each kind of delivery\n\n");
+  bool all = true;
+  for (const proof::MethodProof& proof : proof::prove_methods(plans)) {
+    if (proof.verdict.too_large)
+      throw_error(Code::Unsupported, "{} is not proven: {}", proof.method, proof.verdict.reason);
+    all = all && proof.verdict;
+    const std::string text = !proof.why_not.empty() ? "does not run it: " + proof.why_not
+                             : proof.verdict        ? fmt::format("right: {}", fmt::join(proof.cases, "; "))
+                                                    : "WRONG: " + proof.verdict.reason;
+    fmt::print("  {:<12}{}\n", proof.method, wrapped(text, 14));
+  }
+  return all;
 }
 
 int verify(const Options& options) {

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
 #include <optional>
 
+#include "base/deadline.hpp"
 #include "base/format.hpp"
 #include "tools/run/limits.hpp"
 #include "tools/run/rank_process.hpp"
@@ -20,18 +20,13 @@
 namespace tutti::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// Connections to other hosts that are being made at the same time.
 constexpr int kConnecting = 64;
 
 class Asking {
  public:
   Asking(const Job& job, double seconds)
-      : job_(job),
-        files_(demand_of(job)),
-        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))),
-        answers_(job.ranks.size()) {
+      : job_(job), files_(demand_of(job)), until_(Deadline::in(seconds)), answers_(job.ranks.size()) {
     check_fits(demand_of(job), allowance());
   }
 
@@ -75,15 +70,14 @@ class Asking {
       for (const auto& [fd, sink] : asked.process->output_fds()) fds.push_back({fd, POLLIN, 0});
       asked.process->wait_for(fds);
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_ - Clock::now()).count();
-    poll(fds.data(), fds.size(), late_ ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
+    poll(fds.data(), fds.size(), late_ ? -1 : until_.poll_ms(1 << 30));
     for (Asked& asked : asked_) {
       if (asked.process->ended()) continue;
       asked.process->feed(fds);
       asked.process->drain();
       reap(asked);
     }
-    if (!late_ && Clock::now() >= until_) stop_the_late();
+    if (!late_ && until_.passed()) stop_the_late();
     while (const int signal = signals_.next()) {
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT) {
         throw Interrupted(signal);
@@ -139,7 +133,7 @@ class Asking {
   SignalQueue signals_;
   OpenFiles files_;
   HostSignals host_signals_{job_.launcher, {signals_.before(), files_.before()}};
-  Clock::time_point until_;
+  Deadline until_;
   bool late_ = false;
   std::vector<Answer> answers_;
   std::deque<Asked> asked_;

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <thread>
 
+#include "base/deadline.hpp"
+
 namespace tutti::tools {
 namespace {
 
@@ -55,8 +57,8 @@ void kill_children(pid_t except) {
 }
 
 void kill_marked(const std::string& mark) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (kill_marked_once(mark) > 0 && std::chrono::steady_clock::now() < until) {
+  const Deadline until = Deadline::in(10);
+  while (kill_marked_once(mark) > 0 && !until.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // until the kernel has ended them
   }
 }

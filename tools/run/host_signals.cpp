@@ -5,12 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "tools/run/remote.hpp"
-#include "tools/run/spawn.hpp"
 
 namespace tutti::tools {
 
@@ -27,8 +25,7 @@ void HostSignals::start(const std::string& host, Connection& connection) {
   const Fd silence(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   SpawnRequest request;
   request.program = remote_signals(launcher_, host);
-  request.mask = inherited_.mask;
-  request.open_files = inherited_.open_files;
+  request.inherited = inherited_;
   request.in = in.read.get();
   request.out = request.err = silence.get();
   connection.process = spawn(request);
@@ -52,14 +49,12 @@ bool HostSignals::send(const std::string& host, int pid, int signal) {
 }
 
 void HostSignals::finish() {
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + std::chrono::seconds(1);
+  const Deadline until = Deadline::in(1);
   for (auto& [host, connection] : connections_) connection.lines.reset();  // it ends when it has sent all of them
   for (auto& [host, connection] : connections_) {
     const Fd process(sent_ ? static_cast<int>(syscall(SYS_pidfd_open, connection.process, 0)) : -1);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd end{process.get(), POLLIN, 0};
-    if (process && left > 0) poll(&end, 1, static_cast<int>(left));
+    if (process && !until.passed()) poll(&end, 1, until.poll_ms());
   }
 }
 

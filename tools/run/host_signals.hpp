@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "tools/run/inherited.hpp"
+#include "tools/run/spawn.hpp"
 
 namespace tutti::tools {
 

@@ -6,14 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
-#include <random>
-#include <set>
 
-#include "base/address.hpp"
-#include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/port_range.hpp"
 
 namespace tutti::tools {
 namespace {

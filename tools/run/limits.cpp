@@ -7,9 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
-#include "base/bytes.hpp"
 #include "base/format.hpp"
 #include "topo/cgroup.hpp"
 

@@ -72,8 +72,7 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
       starter_(starter_of(job.launcher, host_)) {
   const bool remote = !host_.empty();
   SpawnRequest request;
-  request.mask = inherited.mask;
-  request.open_files = inherited.open_files;
+  request.inherited = inherited;
   request.program = remote ? remote_command(job, host_, std::filesystem::current_path()) : job.program;
   if (!remote) {
     request.environment = rank_environment(job, rank);

@@ -13,7 +13,6 @@
 #include "base/fd.hpp"
 #include "tools/run/feed.hpp"
 #include "tools/run/host_signals.hpp"
-#include "tools/run/inherited.hpp"
 #include "tools/run/job.hpp"
 #include "tools/run/output.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <cstring>
 #include <sstream>
 

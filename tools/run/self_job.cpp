@@ -13,15 +13,19 @@
 
 namespace tutti::tools {
 
-Job job_of_self(const std::string& speaker, const std::vector<std::string>& arguments, std::vector<Placement> ranks,
-                int threads) {
+std::string own_program() {
   char self[PATH_MAX] = {};
   if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
     throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
   }
+  return self;
+}
+
+Job job_of_self(const std::string& speaker, const std::vector<std::string>& arguments, std::vector<Placement> ranks,
+                int threads) {
   Job job;
   job.speaker = speaker;
-  job.program = {self};
+  job.program = {own_program()};
   job.program.insert(job.program.end(), arguments.begin(), arguments.end());
   job.program.emplace_back("--launched");
   job.ranks = std::move(ranks);

@@ -43,14 +43,14 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   };
   if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
   if (getppid() != parent) _exit(127);  // the parent died before the death signal was set
-  if (request.open_files) setrlimit(RLIMIT_NOFILE, &*request.open_files);
+  setrlimit(RLIMIT_NOFILE, &request.inherited.open_files);
   if (!cores.empty()) run_on(cores);
   const int in = request.in >= 0 ? request.in : open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in < 0 || (in != 0 && dup2(in, 0) < 0)) give_up();
   if (request.out >= 0 && dup2(request.out, 1) < 0) give_up();
   if (request.err >= 0 && dup2(request.err, 2) < 0) give_up();
   signal(SIGPIPE, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &request.mask, nullptr);
+  sigprocmask(SIG_SETMASK, &request.inherited.mask, nullptr);
   execvpe(argv[0], argv, envp);
   give_up();
   _exit(127);

@@ -32,13 +32,18 @@ class CannotRun : public Error {
   int status_;
 };
 
+/// What programs inherit from the launcher unchanged, although it has changed it for itself.
+struct Inherited {
+  sigset_t mask{};      ///< of signals
+  rlimit open_files{};  ///< RLIMIT_NOFILE
+};
+
 struct SpawnRequest {
   std::vector<std::string> program;      ///< found through PATH
   std::vector<std::string> environment;  ///< "NAME=value", in addition to this process's
   std::optional<Cores> cpus;
-  sigset_t mask{};                   ///< the program's signal mask
-  std::optional<rlimit> open_files;  ///< the program's RLIMIT_NOFILE; empty: this process's
-  int in = -1, out = -1, err = -1;   ///< its standard streams; -1: empty input, or our own output
+  Inherited inherited;
+  int in = -1, out = -1, err = -1;  ///< its standard streams; -1: empty input, or our own output
 };
 
 /// Starts the program as the leader of a new process group; it is killed when the calling thread ends. Returns once it

@@ -20,14 +20,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
 #include <optional>
 
+#include "base/deadline.hpp"
 #include "base/format.hpp"
-#include "tools/run/binding.hpp"
 #include "tools/run/descendants.hpp"
 #include "tools/run/guardian.hpp"
 #include "tools/run/host_signals.hpp"
@@ -40,18 +39,12 @@
 namespace tutti::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double kFromTermToKill = 2;  // seconds
 constexpr double kLastWords = 1;       // seconds for output that arrives after a rank's end
 // Connections to one host that are being made at the same time: beyond ten, an sshd refuses some (MaxStartups), and one
 // more is for signals.
 constexpr int kConnectingToOne = 8;
 constexpr size_t kToldLater = 8;  // number of later failures that are reported one by one
-
-Clock::time_point in_seconds(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 /// The environment variable of the job's processes only.
 std::string mark_of(const Job& job) { return "TUTTI_JOB=" + job.name; }
@@ -74,8 +67,8 @@ class Supervisor {
     while (running() > 0) turn(-1);
     host_signals_.finish();
     kill_children(guardian_.pid());
-    const auto until = in_seconds(kLastWords);
-    while (outputs_open() && (awaits_reader() || Clock::now() < until)) turn(kLastWords);
+    const Deadline until = Deadline::in(kLastWords);
+    while (outputs_open() && (awaits_reader() || !until.passed())) turn(kLastWords);
     for (RankProcess& rank : ranks_) rank.close_output();
     tell_the_rest();
     while (awaits_reader()) turn(-1);
@@ -105,7 +98,7 @@ class Supervisor {
     for (const RankProcess& rank : ranks_) rank.send(signal);
   }
   void count_down(double seconds, int then) {
-    deadline_ = in_seconds(seconds);
+    deadline_ = Deadline::in(seconds);
     next_signal_ = then;
   }
   int running() const {
@@ -141,7 +134,7 @@ class Supervisor {
   size_t failed_later_ = 0;
   int interrupted_by_ = 0;    // the signal sent to the launcher
   bool output_lost_ = false;  // our own output accepts no more
-  std::optional<Clock::time_point> deadline_;
+  std::optional<Deadline> deadline_;
   int next_signal_ = 0;  // to be sent at the deadline
 };
 
@@ -200,17 +193,14 @@ void Supervisor::turn(double at_most) {
   streams_.wait_for(fds);
   for (const RankProcess& rank : ranks_) rank.wait_for(fds);
   int timeout = at_most < 0 ? -1 : static_cast<int>(at_most * 1000);
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
-    timeout = static_cast<int>(std::clamp<int64_t>(left, 0, timeout < 0 ? INT32_MAX : timeout));
-  }
+  if (deadline_) timeout = deadline_->poll_ms(timeout < 0 ? 1 << 30 : timeout);
   poll(fds.data(), fds.size(), timeout);
   for (RankProcess& rank : ranks_) rank.feed(fds);
   pass_output_on();
   while (const int signal = signals_.next()) take_signal(signal);
   reap_ranks();
   reap_others();
-  if (deadline_ && Clock::now() >= *deadline_) escalate();
+  if (deadline_ && deadline_->passed()) escalate();
 }
 
 void Supervisor::pass_output_on() {

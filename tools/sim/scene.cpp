@@ -8,12 +8,10 @@
 #include "select/calibration.hpp"
 #include "select/deliveries.hpp"
 #include "select/explain.hpp"
+#include "tools/machine_options.hpp"
 #include "tools/sim/core_costs.hpp"
-#include "topo/cluster.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
-#include "topo/import.hpp"
-#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -60,9 +58,7 @@ Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
 }
 
 void Scene::take_topology() {
-  topo::Graph graph = topo::import_file(options_.topology);
-  if (options_.nvlink > 0) topo::add_nvlink(graph, options_.nvlink);
-  if (options_.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options_.hosts));
+  const topo::Graph graph = topology_from(options_.topology, options_.nvlink, options_.hosts);
   inputs_ = select::inputs_of(graph, options_.ranks);
   const select::RankNodes placed = select::place_ranks(graph, options_.ranks);
   hosts_.assign(placed.hosts.begin(), placed.hosts.end());

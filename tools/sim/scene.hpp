@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "select/calibration.hpp"
 #include "select/machine.hpp"
 #include "select/select.hpp"
 #include "sim/simulate.hpp"

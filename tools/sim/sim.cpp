@@ -1,5 +1,4 @@
 // tutti sim: a call's time on a machine that need not be there.
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,19 +9,18 @@
 #include "sim/draw.hpp"
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
-#include "tools/nvlink_option.hpp"
+#include "tools/machine_options.hpp"
+#include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
-#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr Rank kMaxRanks = 4096;
 constexpr size_t kMaxEvents = 200'000;
 constexpr const char* kModel = "Times are a model's, not measured ones.";
 
@@ -207,21 +205,15 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_sim(CLI::App& app, int& status) {
+void add_sim(CLI::App& app) {
   CLI::App* command = app.add_subcommand("sim", "simulates a call on a machine that need not be there");
   const auto options = std::make_shared<Options>();
-  command->add_option("COLLECTIVE", options->collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
-  command->add_option("--bytes", options->bytes,
-                      "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
-  command
-      ->add_option("-n", options->scene.ranks,
-                   "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
-      ->check(CLI::Range(1, kMaxRanks));
+  add_call(*command, options->collective, options->bytes, options->scene.ranks);
   command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   add_nvlink(*command, options->scene.nvlink);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
-      ->check(CLI::Range(1, kMaxRanks));
+      ->check(CLI::Range(1, kMaxModelled));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
   command->add_option("--engine", options->engine, "the network: fast (equal shares), or simgrid")
@@ -239,10 +231,7 @@ void add_sim(CLI::App& app, int& status) {
       "A model: docs/simulation.md says what it contains. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
       "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 16 --compare\n"
       "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json -o timeline.svg\n");
-  command->callback([options, &status] {
-    run(*options);
-    status = 0;
-  });
+  command->callback([options] { run(*options); });
 }
 
 }  // namespace tutti::tools

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/format.hpp"
+#include "tools/svg.hpp"
 #include "tools/topo/view.hpp"
 
 namespace tutti::tools {
@@ -26,14 +27,6 @@ constexpr const char* colour_of(LinkKind kind) {
 
 /// Wider links are drawn thicker.
 double thickness(double gbps) { return std::clamp(0.8 + std::log2(1 + gbps / 8), 1.0, 7.0); }
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return safe;
-}
 
 }  // namespace
 
@@ -75,14 +68,7 @@ void Canvas::tag(double x, double y, LinkKind kind, const std::string& what) {
   text(x, y, 10, colour_of(kind), what, "middle");
 }
 
-std::string Canvas::take(double width, double height) const {
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-             "height=\"{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" "
-             "height=\"100%\" fill=\"#ffffff\"/>\n",
-             width, height) +
-         out_ + "</svg>\n";
-}
+std::string Canvas::take(double width, double height) const { return svg_start(width, height) + out_ + "</svg>\n"; }
 
 std::string rate(double gbps, bool assumed) { return figure(gbps) + (assumed ? "?" : ""); }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
@@ -215,18 +214,13 @@ class HostPicture {
   }
 
   void cores(NodeId id, const Box& at) {
-    const Cores& usable = graph_.nodes[group_.first].usable;
     const std::vector<NodeId> all = cores_of(id);
     for (size_t i = 0; i < all.size(); ++i) {
       const Node& core = graph_.nodes[all[i]];
-      const bool mine =
-          usable.empty() || std::any_of(core.processors.begin(), core.processors.end(), [&](int processor) {
-            return std::binary_search(usable.begin(), usable.end(), processor);
-          });
+      const Paint& paint = may_use(graph_, all[i]) ? kCorePaint : kIdleCorePaint;
       const Box box{at.x + kPad + static_cast<double>(i % kCoresInARow) * (kCore + kCoreGap),
                     at.y + kHeader + static_cast<double>(i / kCoresInARow) * (kCore + kCoreGap), kCore, kCore};
-      canvas_->box(box, mine ? kCorePaint : kIdleCorePaint, 3, label(graph_, all[i]));
-      const Paint& paint = mine ? kCorePaint : kIdleCorePaint;
+      canvas_->box(box, paint, 3, label(graph_, all[i]));
       canvas_->text(box.centre(), box.y + 10.5, core.number > 99 ? 6 : 8, paint.text, fmt::format("{}", core.number),
                     "middle");
     }

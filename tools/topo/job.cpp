@@ -1,18 +1,16 @@
 #include "tools/topo/job.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/env.hpp"
 #include "base/private_file.hpp"
+#include "tools/gather.hpp"
+#include "tools/run/hosts.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
 #include "topo/graph_json.hpp"
-#include "tutti/tutti.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -21,28 +19,7 @@ constexpr size_t kMaxId = 256;
 
 /// Equal for ranks of one host: the kernel's boot, and the name, which containers have each their own of.
 std::string host_key() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMaxId, false);
-  return boot.value_or("") + name.data();
-}
-
-/// The texts of all ranks, in order.
-std::vector<std::string> gather(Communicator& comm, const std::string& mine) {
-  const auto ranks = static_cast<size_t>(comm.size());
-  std::vector<uint64_t> length(1, mine.size()), lengths(ranks);
-  comm.all_gather(length, lengths);
-  size_t most = 1;
-  for (const uint64_t bytes : lengths) most = std::max<size_t>(most, bytes);
-  std::vector<uint8_t> in(most), out(most * ranks);
-  std::copy(mine.begin(), mine.end(), in.begin());
-  comm.all_gather(in, out);
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    const auto begin = out.begin() + static_cast<ptrdiff_t>(rank * most);
-    texts.emplace_back(begin, begin + static_cast<ptrdiff_t>(lengths[rank]));
-  }
-  return texts;
+  return read_file("/proc/sys/kernel/random/boot_id", kMaxId, false).value_or("") + host_name();
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "tools/topo/view.hpp"
 
@@ -115,12 +114,7 @@ Ends ends_of(const Graph& graph) {
     return ends;
   }
   for (const NodeId core : graph.all(NodeKind::Core)) {
-    const auto& usable = graph.nodes[graph.host_of(core)].usable;
-    const auto& mine = graph.nodes[core].processors;
-    const bool may = usable.empty() || std::any_of(mine.begin(), mine.end(), [&](int processor) {
-                       return std::binary_search(usable.begin(), usable.end(), processor);
-                     });
-    if (!may) continue;
+    if (!may_use(graph, core)) continue;
     ends.names.push_back(fmt::format("core {}", ends.nodes.size()));
     ends.nodes.push_back(core);
   }

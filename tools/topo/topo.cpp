@@ -1,32 +1,23 @@
 // tutti topo: this machine's topology, or a file's.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
-#include "tools/nvlink_option.hpp"
+#include "tools/machine_options.hpp"
+#include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
-#include "tools/write_file.hpp"
-#include "topo/cluster.hpp"
-#include "topo/detect.hpp"
 #include "topo/graph_json.hpp"
-#include "topo/import.hpp"
 #include "topo/link_figures.hpp"
-#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
 
 using nlohmann::ordered_json;
 using topo::Graph;
-
-constexpr uint32_t kMaxHosts = 4096;
-constexpr int kMaxTopoRanks = 4096;
 
 struct Options {
   std::string import, svg, json;
@@ -85,9 +76,7 @@ void print_figures() {
 }
 
 Graph topology_of(const Options& options) {
-  Graph graph = options.import.empty() ? topo::local_topology() : topo::import_file(options.import);
-  if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
-  if (options.hosts > 1) graph = topo::cluster(graph, options.hosts);
+  Graph graph = topology_from(options.import, options.nvlink, options.hosts);
   if (options.ranks > 0) place_ranks(graph, options.ranks);
   return graph;
 }
@@ -115,7 +104,7 @@ void show(const Options& options) {
 
 }  // namespace
 
-void add_topo(CLI::App& app, int& status) {
+void add_topo(CLI::App& app) {
   CLI::App* command = app.add_subcommand("topo", "the machine's topology: a tree, and the paths between GPUs or cores");
   const auto options = std::make_shared<Options>();
   command
@@ -123,9 +112,9 @@ void add_topo(CLI::App& app, int& status) {
                    "shows a file's topology: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network")
-      ->check(CLI::Range(uint32_t{1}, kMaxHosts));
+      ->check(CLI::Range(uint32_t{1}, uint32_t{kMaxModelled}));
   command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
-      ->check(CLI::Range(1, kMaxTopoRanks));
+      ->check(CLI::Range(1, kMaxModelled));
   add_nvlink(*command, options->nvlink);
   add_output(*command, {{".svg", "a drawing", &options->svg}, {".json", "the topology and its paths", &options->json}});
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
@@ -135,10 +124,7 @@ void add_topo(CLI::App& app, int& status) {
       "\"?\" marks a figure that is assumed, because it is unknown. docs/topology.md explains the output.\n"
       "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 -o "
       "cluster.svg\n");
-  command->callback([options, &status] {
-    show(*options);
-    status = 0;
-  });
+  command->callback([options] { show(*options); });
 }
 
 }  // namespace tutti::tools

@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <map>
 
-#include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "tools/topo/view.hpp"
@@ -156,26 +155,6 @@ class Tree {
   std::string out_;
 };
 
-/// All of a host but names: two of equal text are alike.
-class Shapes {
- public:
-  explicit Shapes(const Graph& graph) : graph_(graph), children_(children_of(graph)), up_(uplinks_of(graph)) {}
-
-  std::string of(NodeId id) const {
-    const Node& node = graph_.nodes[id];
-    std::string text = fmt::format("{}.{}.{}.{}.{}.{}.{}(", static_cast<int>(node.kind), node.number, node.model,
-                                   to_text(node.processors), to_text(node.usable), node.port, node.sm);
-    if (up_[id] != nullptr) text += fmt::format("{}/{}", up_[id]->gbps, up_[id]->us);
-    for (const NodeId child : children_[id]) text += of(child);
-    return text + ")";
-  }
-
- private:
-  const Graph& graph_;
-  std::vector<std::vector<NodeId>> children_;
-  std::vector<const Link*> up_;
-};
-
 }  // namespace
 
 std::string figure(double value) {
@@ -202,11 +181,21 @@ std::vector<const Link*> uplinks_of(const Graph& graph) {
 }
 
 std::vector<HostGroup> alike_hosts(const Graph& graph) {
-  const Shapes shapes(graph);
+  const auto children = children_of(graph);
+  const auto up = uplinks_of(graph);
+  // All of a host but names: two of equal text are alike.
+  const std::function<std::string(NodeId)> shape_of = [&](NodeId id) {
+    const Node& node = graph.nodes[id];
+    std::string text = fmt::format("{}.{}.{}.{}.{}.{}.{}(", static_cast<int>(node.kind), node.number, node.model,
+                                   to_text(node.processors), to_text(node.usable), node.port, node.sm);
+    if (up[id] != nullptr) text += fmt::format("{}/{}", up[id]->gbps, up[id]->us);
+    for (const NodeId child : children[id]) text += shape_of(child);
+    return text + ")";
+  };
   std::vector<HostGroup> groups;
   std::string last;
   for (const NodeId host : graph.all(NodeKind::Host)) {
-    std::string shape = shapes.of(host);
+    std::string shape = shape_of(host);
     if (!groups.empty() && shape == last) {
       ++groups.back().hosts;
       continue;
@@ -215,6 +204,14 @@ std::vector<HostGroup> alike_hosts(const Graph& graph) {
     last = std::move(shape);
   }
   return groups;
+}
+
+bool may_use(const Graph& graph, NodeId core) {
+  const Cores& usable = graph.nodes[graph.host_of(core)].usable;
+  const Cores& own = graph.nodes[core].processors;
+  return usable.empty() || std::any_of(own.begin(), own.end(), [&](int processor) {
+           return std::binary_search(usable.begin(), usable.end(), processor);
+         });
 }
 
 std::string tree_text(const Graph& graph) { return Tree(graph).text(); }

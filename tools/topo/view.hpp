@@ -27,6 +27,9 @@ std::vector<std::vector<topo::NodeId>> children_of(const topo::Graph& graph);
 /// The link of each node to its parent; null if there is none.
 std::vector<const topo::Link*> uplinks_of(const topo::Graph& graph);
 
+/// Whether this process may run on the core.
+bool may_use(const topo::Graph& graph, topo::NodeId core);
+
 std::string tree_text(const topo::Graph& graph);
 
 /// The ends of the matrix' paths: ranks; without ranks, cores that may be used.

@@ -1,21 +1,15 @@
 #include "tools/train/curve.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "tools/svg.hpp"
 
 namespace tutti::tools {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 400, kLeft = 60, kRight = 20, kTop = 40, kBottom = 50;
 constexpr int kMaxTicks = 10;  // of each axis
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return safe;
-}
 
 }  // namespace
 

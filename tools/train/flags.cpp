@@ -34,10 +34,11 @@ void check_no_flag_is_ignored(const CLI::App& command, const TrainFlags& flags) 
   if (given("--capacity") && flags.options.moe.experts == 1) refuse("--capacity is for more than one expert");
 }
 
+CLI::Range least(int lowest) { return CLI::Range(lowest, INT_MAX); }
+
 /// The kinds of parallelism that split layers.
 void add_split_flags(CLI::App& command, TrainFlags& flags) {
   train::TrainOptions& o = flags.options;
-  const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
   CLI::Option* const tp =
       command.add_option("--tp", o.mesh.tp, "tensor-parallel ranks, which divide each layer; default 1")
           ->check(least(1));
@@ -72,7 +73,6 @@ void add_split_flags(CLI::App& command, TrainFlags& flags) {
 
 void add_pipeline_flags(CLI::App& command, TrainFlags& flags) {
   train::TrainOptions& o = flags.options;
-  const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
   command.add_option("--pp", o.mesh.pp, "pipeline-parallel ranks: stages of layers; default 1")->check(least(1));
   command
       .add_option("--schedule", flags.schedule,
@@ -94,7 +94,6 @@ void add_pipeline_flags(CLI::App& command, TrainFlags& flags) {
 
 void add_flags(CLI::App& command, TrainFlags& flags) {
   train::TrainOptions& o = flags.options;
-  const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
   command.add_option("-n,--np", flags.processes, "starts so many process ranks on this host")
       ->check(CLI::Range(1, 65536));
   command.add_option("--steps", flags.steps, "of the optimizer; default 600")->check(least(1));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/train/output_file.hpp"
+#include "tools/output_file.hpp"
 #include "tutti/train/trainer.hpp"
 
 namespace tutti::tools {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/format.hpp"
@@ -71,62 +70,33 @@ select::CostInputs inputs_from(const json& line) {
   return inputs;
 }
 
-json to_json(const Cell& cell) {
-  json page = {{"collective", static_cast<int>(cell.collective)}, {"algorithm", cell.algorithm}, {"bytes", cell.bytes}};
-  if (!cell.method.empty()) page["method"] = cell.method;
-  return page;
-}
-
-Cell cell_from(const json& page) {
-  return {static_cast<Collective>(page.at("collective").get<int>()), page.at("algorithm"), page.at("bytes"),
-          page.value("method", "")};
-}
-
 void read_line(const std::string& text, Partial& partial) {
   const json line = json::parse(text);
   if (line.contains("situation")) partial.situation = line["situation"];
   if (line.contains("gpus")) {
     partial.profile.gpus = select::measured_gpus_from(line["gpus"]);
-    return;
-  }
-  if (line.contains("situation")) {
+  } else if (line.contains("situation")) {
     partial.inputs = inputs_from(line);
-    return;
-  }
-  if (line.contains("gpu_link")) {
+  } else if (line.contains("gpu_link")) {
     partial.profile.gpu_links[line["gpu_link"]] = {line.at("alpha"), line.at("beta")};
-    return;
-  }
-  if (line.contains("cell")) {
-    partial.cells.push_back(cell_from(line["cell"]));
-    return;
-  }
-  if (line.contains("machine")) {
+  } else if (line.contains("cell")) {
+    partial.cells.push_back(line["cell"].get<Cell>());
+  } else if (line.contains("machine")) {
     const auto machine = select::measured_machine_from(line["machine"]);
     auto& known = partial.profile.machines;
     if (std::find(known.begin(), known.end(), machine) == known.end()) known.push_back(machine);
-    return;
-  }
-  if (line.contains("link")) {
+  } else if (line.contains("link")) {
     partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
-    return;
-  }
-  if (line.contains("graph")) {
+  } else if (line.contains("graph")) {
     partial.graph = line["graph"];
-    return;
-  }
-  if (line.contains("hosts")) {
+  } else if (line.contains("hosts")) {
     partial.profile.hosts = select::measured_hosts_of(line["hosts"]);
-    return;
-  }
-  if (line.contains("gamma")) {
+  } else if (line.contains("gamma")) {
     partial.profile.gamma = line["gamma"].get<double>();
-    return;
+  } else if (const auto cell = line.get<Cell>(); !partial.situation.empty()) {
+    partial.profile.measured[partial.situation][cell.collective][name_of(cell)][cell.bytes] = line.at("seconds");
+    partial.done.insert(cell);
   }
-  const Cell cell = cell_from(line);
-  if (partial.situation.empty()) return;
-  partial.profile.measured[partial.situation][cell.collective][name_of(cell)][cell.bytes] = line.at("seconds");
-  partial.done.insert(cell);
 }
 
 }  // namespace
@@ -187,61 +157,39 @@ std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells) {
   return jobs;
 }
 
-std::string forced_by(const std::vector<Cell>& job) {
-  std::set<std::string> words;
-  for (const Cell& cell : job) words.insert(fmt::format("{}:{}", name_of(cell.collective), cell.algorithm));
-  return fmt::format("{}", fmt::join(words, ","));
-}
-
-std::string methods_forced_by(const std::vector<Cell>& job) {
+std::string forced_by(const std::vector<Cell>& job, std::string Cell::*what) {
   std::set<std::string> words;
   for (const Cell& cell : job) {
-    if (!cell.method.empty()) words.insert(fmt::format("{}:{}", name_of(cell.collective), cell.method));
+    if (!(cell.*what).empty()) words.insert(fmt::format("{}:{}", name_of(cell.collective), cell.*what));
   }
   return fmt::format("{}", fmt::join(words, ","));
 }
 
 std::string line_of(const Cell& cell, double seconds) {
-  json line = to_json(cell);
-  line["seconds"] = seconds;
-  return line.dump() + "\n";
+  json page = cell;
+  page["seconds"] = seconds;
+  return line_of(page);
 }
-
-std::string line_of(const Cell& cell) { return json{{"cell", to_json(cell)}}.dump() + "\n"; }
 
 std::string line_of(const select::MeasuredGpus& gpus, const std::string& situation) {
-  return json{{"gpus", select::to_json(gpus)}, {"situation", situation}}.dump() + "\n";
+  return line_of(json{{"gpus", select::to_json(gpus)}, {"situation", situation}});
 }
 
-std::string line_of_gpu_link(const std::string& kind, const select::MeasuredLink& link) {
-  return json{{"gpu_link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n";
+std::string line_of(const char* what, const std::string& kind, const select::MeasuredLink& link) {
+  return line_of(json{{what, kind}, {"alpha", link.alpha}, {"beta", link.beta}});
 }
 
 std::string line_of(const select::CostInputs& inputs) {
   std::vector<Rank> labels;
   for (Rank rank = 0; rank < inputs.ranks; ++rank) labels.push_back(inputs.groups->group_of(rank));
-  return json{{"situation", inputs.situation},
-              {"groups", labels},
-              {"inside", to_json(inputs.inside)},
-              {"between", to_json(inputs.between)},
-              {"gamma", inputs.gamma},
-              {"oversubscription", inputs.oversubscription},
-              {"staging", inputs.staging},
-              {"message", inputs.message}}
-             .dump() +
-         "\n";
-}
-
-std::string line_of(const select::MeasuredMachine& machine) {
-  return json{{"machine", select::to_json(machine)}}.dump() + "\n";
-}
-
-std::string line_of(const select::MeasuredHosts& hosts) { return json{{"hosts", to_json(hosts)}}.dump() + "\n"; }
-
-std::string line_of_graph(const std::string& graph) { return json{{"graph", graph}}.dump() + "\n"; }
-
-std::string line_of(const std::string& kind, const select::MeasuredLink& link) {
-  return json{{"link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n";
+  return line_of(json{{"situation", inputs.situation},
+                      {"groups", labels},
+                      {"inside", to_json(inputs.inside)},
+                      {"between", to_json(inputs.between)},
+                      {"gamma", inputs.gamma},
+                      {"oversubscription", inputs.oversubscription},
+                      {"staging", inputs.staging},
+                      {"message", inputs.message}});
 }
 
 Partial read_partial(const std::string& text, const std::string& heading) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +22,7 @@ struct Cell {
 
   auto operator<=>(const Cell&) const = default;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cell, collective, algorithm, bytes, method)
 
 /// As a profile calls its algorithm and method.
 std::string name_of(const Cell& cell);
@@ -32,6 +34,7 @@ struct Sizes {
   uint64_t largest = 256ULL << 20;
   uint64_t factor = 4;  ///< from one to the next
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizes, largest, factor)
 
 /// At each size, the algorithms that are predicted within `within` times the best there or at a neighbouring size.
 std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes, double within);
@@ -40,22 +43,17 @@ std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes,
 std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);
 /// Bytes of each of the two buffers that a rank needs for them.
 uint64_t buffer_bytes(const std::vector<Cell>& cells, Rank ranks);
-/// TUTTI_ALGO of such a job, and its TUTTI_METHOD.
-std::string forced_by(const std::vector<Cell>& job);
-std::string methods_forced_by(const std::vector<Cell>& job);
+/// TUTTI_ALGO of such a job (`what`: &Cell::algorithm), or its TUTTI_METHOD (&Cell::method).
+std::string forced_by(const std::vector<Cell>& job, std::string Cell::*what);
 
-/// One line of the file of partial results; its first line names what they are of.
+/// One line of the file of partial results, whose first line names what they are of; read_partial() knows all kinds.
+inline std::string line_of(const nlohmann::json& page) { return page.dump() + "\n"; }
 std::string line_of(const Cell& cell, double seconds);
 std::string line_of(const select::CostInputs& inputs);
-std::string line_of(const select::MeasuredMachine& machine);
 /// The GPUs of all ranks, and their situation.
 std::string line_of(const select::MeasuredGpus& gpus, const std::string& situation);
-std::string line_of_gpu_link(const std::string& kind, const select::MeasuredLink& link);
-/// A cell that is to be measured.
-std::string line_of(const Cell& cell);
-std::string line_of(const select::MeasuredHosts& hosts);
-std::string line_of_graph(const std::string& graph);
-std::string line_of(const std::string& kind, const select::MeasuredLink& link);
+/// `what`: "link", or "gpu_link".
+std::string line_of(const char* what, const std::string& kind, const select::MeasuredLink& link);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {

@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "capi/handles.hpp"
 #include "comm/backend_calls.hpp"
+#include "tools/output_file.hpp"
 #include "tools/tune/timing.hpp"
 
 namespace tutti::tools {
@@ -81,15 +82,15 @@ void measure_gpu_links(Communicator& comm, const std::string& results, uint64_t 
     link = {std::max(link.alpha, result.alpha), std::max(link.beta, result.beta)};
   }
   if (comm.rank() != 0) return;
-  Results file(results);
-  for (const auto& [kind, link] : slowest) file.add(line_of_gpu_link(kind, link));
-  file.add(line_of(gpus.processors(), gpus.inputs().situation));
+  OutputFile file("", results, true);
+  for (const auto& [kind, link] : slowest) file.write(line_of("gpu_link", kind, link));
+  file.write(line_of(gpus.processors(), gpus.inputs().situation));
 }
 
 void list_candidates(Communicator& comm, const std::string& results, const Sizes& sizes, double within) {
   if (comm.rank() != 0) return;
-  Results file(results);
-  for (const Cell& cell : cells_of(on_gpus(comm).inputs(), sizes, within)) file.add(line_of(cell));
+  OutputFile file("", results, true);
+  for (const Cell& cell : cells_of(on_gpus(comm).inputs(), sizes, within)) file.write(line_of({{"cell", cell}}));
 }
 
 GpuBench::GpuBench(Communicator& comm, const std::vector<Cell>& cells)

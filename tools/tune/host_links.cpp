@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/format.hpp"
 #include "capi/handles.hpp"
 #include "select/islands.hpp"
+#include "tools/gather.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/tune/timing.hpp"
 
@@ -22,7 +22,6 @@ constexpr double kMessageSeconds = 0.02, kSeconds = 0.25;  // of one message; of
 constexpr double kPingSeconds = 0.05;                      // of all its empty messages
 constexpr size_t kMinPings = 10, kMinMessages = 5;         // of a pair
 constexpr size_t kRepeats = 3;                             // of rounds
-constexpr size_t kMaxName = 256;
 
 /// One rank's part. Of each pair, the first host's rank is the client, which takes the times; the other answers.
 class HostBench {
@@ -127,11 +126,9 @@ class HostBench {
   }
 
   std::vector<std::string> names() {
-    std::string mine = host_name(), all(kMaxName * static_cast<size_t>(comm_.size()), 0);
-    mine.resize(kMaxName);
-    check(tuttiAllGather(mine.data(), all.data(), kMaxName, tuttiUint8, comm_.handle(), nullptr));
+    const std::vector<std::string> all = gather(comm_, host_name());
     std::vector<std::string> names;
-    for (const Rank rank : first_) names.emplace_back(all.c_str() + kMaxName * static_cast<size_t>(rank));
+    for (const Rank rank : first_) names.push_back(all[static_cast<size_t>(rank)]);
     return names;
   }
 

@@ -1,25 +1,22 @@
 #include "tools/tune/measure.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/private_file.hpp"
 #include "capi/handles.hpp"
-#include "select/explain.hpp"
+#include "select/measured_on.hpp"
+#include "tools/gather.hpp"
+#include "tools/output_file.hpp"
 #include "tools/perf/estimate.hpp"
 #include "tools/progress.hpp"
 #include "tools/tune/gpus.hpp"
 #include "tools/tune/host_links.hpp"
-#include "tools/tune/machines.hpp"
 #include "tools/tune/timing.hpp"
+#include "topo/detect.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -86,8 +83,7 @@ std::string progress_text(const Task& task, double done, const Cell& cell) {
   constexpr size_t kWidth = 20;
   const double part = std::clamp(done / task.all, 0.0, 1.0);
   const auto marks = static_cast<size_t>(part * kWidth);
-  const double passed =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - task.began;
+  const double passed = wall_clock() - task.began;
   const std::string left =
       done > 0.02 * task.all ? fmt::format("; about {} left", rough_time(passed / part * (1 - part))) : "";
   return fmt::format("tutti tune [{}{}] {:.0f} %: {} {} {}{}", std::string(marks, '#'),
@@ -97,10 +93,10 @@ std::string progress_text(const Task& task, double done, const Cell& cell) {
 
 template <class Bench>
 void measure_cells(Communicator& comm, const Task& task, Bench bench) {
-  std::optional<Results> results;
+  OutputFile results;
   std::optional<Progress> progress;
   if (comm.rank() == 0) {
-    results.emplace(task.results);
+    results = OutputFile("", task.results, true);
     progress.emplace();
   }
   double done = task.done;
@@ -108,7 +104,7 @@ void measure_cells(Communicator& comm, const Task& task, Bench bench) {
     if (progress) progress->show(progress_text(task, done, cell));
     const double seconds = bench.measure(cell);
     done += effort_of(cell);
-    if (results) results->add(line_of(cell, seconds));
+    if (results) results.write(line_of(cell, seconds));
   }
 }
 
@@ -165,6 +161,15 @@ double gamma_of(Communicator& comm) {
   return std::max(0.0, (reduce - exchange) / folded);
 }
 
+/// The machines of all ranks; read_partial() keeps each kind once.
+void write_machines(Communicator& comm, const std::string& results) {
+  const json mine = select::to_json(select::measured_machine(topo::local_topology()));
+  const std::vector<std::string> machines = gather(comm, mine.dump());
+  if (comm.rank() != 0) return;
+  OutputFile file("", results, true);
+  for (const std::string& machine : machines) file.write(line_of({{"machine", json::parse(machine)}}));
+}
+
 /// Each pair of hosts; and the slowest one, for hosts that are not among them.
 void measure_network(Communicator& comm, const Task& task) {
   const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
@@ -181,19 +186,19 @@ void measure_network(Communicator& comm, const Task& task) {
     slowest.alpha = std::max(slowest.alpha, pair.alpha);
     slowest.beta = std::max(slowest.beta, pair.beta);
   }
-  Results results(task.results);
-  results.add(line_of(kind, slowest));
+  OutputFile results("", task.results, true);
+  results.write(line_of("link", kind, slowest));
   const auto same =
       std::find_if(hosts.pairs.begin(), hosts.pairs.end(), [](const auto& pair) { return pair.a == pair.b; });
   if (same == hosts.pairs.end()) {
-    results.add(line_of(hosts));
+    results.write(line_of({{"hosts", to_json(hosts)}}));
   } else {
     fmt::print(stderr,
                "tutti tune: two of the hosts have the same name, {}: the profile keeps the slowest link for all; links "
                "of single hosts are kept by name, so give each host its own\n",
                same->a);
   }
-  results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
+  results.write(line_of(capi::communicator_of(comm.handle())->inputs()));
 }
 
 void measure_links(Communicator& comm, const Task& task) {
@@ -201,10 +206,10 @@ void measure_links(Communicator& comm, const Task& task) {
   const select::MeasuredLink link = slowest_link(comm);
   const double gamma = gamma_of(comm);
   if (comm.rank() != 0) return;
-  Results results(task.results);
-  results.add(line_of(task.links, link));
-  if (task.links == "processes") results.add(json{{"gamma", gamma}}.dump() + "\n");
-  if (task.links == "processes") results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
+  OutputFile results("", task.results, true);
+  results.write(line_of("link", task.links, link));
+  if (task.links == "processes") results.write(line_of({{"gamma", gamma}}));
+  if (task.links == "processes") results.write(line_of(capi::communicator_of(comm.handle())->inputs()));
 }
 
 /// On each other host, its first rank writes the profile.
@@ -218,39 +223,7 @@ void keep_profile(Communicator& comm, const Task& task) {
   check(tuttiBarrier(comm.handle(), nullptr));
 }
 
-Task parse_task(const std::string& text) {
-  const json page = json::parse(text);
-  Task task{.links = page.at("links"),
-            .cells = {},
-            .profile = page.at("profile"),
-            .place = page.at("place"),
-            .results = page.at("results"),
-            .done = page.at("done"),
-            .all = page.at("all"),
-            .began = page.at("began"),
-            .on_gpus = page.at("on_gpus"),
-            .sizes = {page.at("largest"), page.at("factor")},
-            .within = page.at("within")};
-  for (const json& cell : page.at("cells")) {
-    task.cells.push_back({static_cast<Collective>(cell.at(0).get<int>()), cell.at(1), cell.at(2), cell.at(3)});
-  }
-  return task;
-}
-
 }  // namespace
-
-std::string to_text(const Task& task) {
-  json page{{"links", task.links}, {"profile", task.profile}, {"place", task.place}, {"results", task.results},
-            {"done", task.done},   {"all", task.all},         {"began", task.began}, {"cells", json::array()}};
-  page["on_gpus"] = task.on_gpus;
-  page["largest"] = task.sizes.largest;
-  page["factor"] = task.sizes.factor;
-  page["within"] = task.within;
-  for (const Cell& cell : task.cells) {
-    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes, cell.method});
-  }
-  return page.dump();
-}
 
 Task shared_task(Communicator& comm, const std::string& path) {
   std::string text;
@@ -266,7 +239,7 @@ Task shared_task(Communicator& comm, const std::string& path) {
   comm.broadcast(std::span<uint64_t>(&size, 1), 0);
   text.resize(size);
   comm.broadcast(std::span<char>(text), 0);
-  return parse_task(text);
+  return json::parse(text).get<Task>();
 }
 
 void work_on(Communicator& comm, const Task& task) {

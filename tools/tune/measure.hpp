@@ -24,9 +24,10 @@ struct Task {
   Sizes sizes;               ///< of candidates, as cells_of() takes them
   double within = 1;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Task, links, cells, profile, place, results, done, all, began, on_gpus, sizes,
+                                   within)
 
-std::string to_text(const Task& task);
-/// The task in a file of rank 0, for all ranks. Throws Error(InvalidArgument) where rank 0 does not find it.
+/// The task in a file of rank 0, as JSON, for all ranks. Throws Error(InvalidArgument) where rank 0 does not find it.
 Task shared_task(Communicator& comm, const std::string& path);
 /// All ranks call it with the same task.
 void work_on(Communicator& comm, const Task& task);

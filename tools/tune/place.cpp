@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/format.hpp"
 #include "base/private_file.hpp"

@@ -1,22 +1,22 @@
-// How `tutti tune` times calls, and where it keeps the times.
+// How `tutti tune` times calls.
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <limits>
-#include <string>
 
-#include "base/format.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::tools {
 
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Seconds on the system's clock.
+inline double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// The same on all ranks: the slowest rank's.
@@ -52,24 +52,5 @@ double time_of(Communicator& comm, const Run& run) {
   }
   return best;
 }
-
-/// Rank 0 writes each result at once, so that an interrupted run has lost little.
-class Results {
- public:
-  explicit Results(const std::string& path) : file_(std::fopen(path.c_str(), "ae")), path_(path) {
-    if (file_ == nullptr) fail();
-  }
-  ~Results() { std::fclose(file_); }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-  void add(const std::string& line) {
-    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const { throw_error(Code::SystemError, "{}: {}", path_, std::strerror(errno)); }
-  FILE* file_;
-  std::string path_;
-};
 
 }  // namespace tutti::tools

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,17 +18,17 @@
 #include "base/version.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_file.hpp"
 #include "tools/perf/gpu.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/remote.hpp"
 #include "tools/run/self_job.hpp"
+#include "tools/tune/checks.hpp"
 #include "tools/tune/measure.hpp"
 #include "tools/tune/place.hpp"
-#include "tools/tune/ranks.hpp"
 #include "tools/tune/timing.hpp"
-#include "tools/tune/variables.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
@@ -58,10 +57,6 @@ struct Options {
   int threads = 1;
   bool launched = false;
 };
-
-double wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 class Tuning {
  public:
@@ -161,11 +156,20 @@ class Tuning {
 
   void reread() { known_ = read_partial(read_file(partial_path_, kMaxText, true).value_or(""), heading_); }
 
-  void start(const Task& task, const std::vector<Placement>& ranks, int threads, const std::string& forced) {
+  Task plain_task() const {
+    Task task;
+    task.results = partial_path_;
+    task.began = began_;
+    task.sizes = options_.sizes;
+    task.within = options_.within();
+    return task;
+  }
+
+  void start(const Task& task, const std::vector<Placement>& ranks, int threads) {
     const std::string task_path = partial_path_ + ".task";
-    write_private(task_path, to_text(task));
-    setenv("TUTTI_ALGO", forced.c_str(), 1);
-    setenv("TUTTI_METHOD", methods_forced_by(task.cells).c_str(), 1);
+    write_private(task_path, nlohmann::json(task).dump());
+    setenv("TUTTI_ALGO", forced_by(task.cells, &Cell::algorithm).c_str(), 1);
+    setenv("TUTTI_METHOD", forced_by(task.cells, &Cell::method).c_str(), 1);
     setenv("TUTTI_PROFILE", profile_of_ranks_.c_str(), 1);
     Job job = job_of_self(
         kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads), "--device", options_.device},
@@ -181,15 +185,9 @@ class Tuning {
   }
 
   void measure_links(const std::string& kind, const std::vector<Placement>& ranks, int threads) {
-    start({.links = kind,
-           .cells = {},
-           .profile = "",
-           .place = "",
-           .results = partial_path_,
-           .began = began_,
-           .sizes = options_.sizes,
-           .within = options_.within()},
-          ranks, threads, "");
+    Task task = plain_task();
+    task.links = kind;
+    start(task, ranks, threads);
   }
 
   /// With the job's graph.
@@ -199,7 +197,7 @@ class Tuning {
     measure_links("hosts", ranks_, 1);
     unsetenv("TUTTI_TOPO_DUMP_FILE");
     if (!many_hosts_) return;
-    Results(partial_path_).add(line_of_graph(read_file(dump, kMaxText, true).value_or("")));
+    OutputFile("", partial_path_, true).write(line_of({{"graph", read_file(dump, kMaxText, true).value_or("")}}));
     unlink(dump.c_str());
     reread();
   }
@@ -221,16 +219,10 @@ class Tuning {
   }
 
   void measure(const std::vector<Cell>& job) {
-    Task task{.links = "",
-              .cells = {},
-              .profile = "",
-              .place = "",
-              .results = partial_path_,
-              .done = done_,
-              .all = all_,
-              .began = began_,
-              .on_gpus = options_.on_gpus(),
-              .sizes = options_.sizes};
+    Task task = plain_task();
+    task.done = done_;
+    task.all = all_;
+    task.on_gpus = options_.on_gpus();
     for (const Cell& cell : job) {
       if (known_.done.count(cell) > 0) continue;
       task.cells.push_back(cell);
@@ -238,7 +230,7 @@ class Tuning {
     }
     if (task.cells.empty()) return;
     if (!options_.on_gpus()) check_room(task.cells, ranks_);
-    start(task, ranks_, 1, forced_by(task.cells));
+    start(task, ranks_, 1);
   }
 
   /// Whether its memory can be made is known when it is tried.
@@ -288,13 +280,10 @@ class Tuning {
   void share() {
     const auto text = read_file(path_, kMaxText, true);
     if (!text) throw_error(Code::SystemError, "{} has gone, which the other hosts are to keep", path_);
-    start({.links = "",
-           .cells = {},
-           .profile = *text,
-           .place = options_.output.empty() ? env().profile : options_.output,
-           .results = partial_path_,
-           .began = began_},
-          ranks_, 1, "");
+    Task task = plain_task();
+    task.profile = *text;
+    task.place = options_.output.empty() ? env().profile : options_.output;
+    start(task, ranks_, 1);
     fmt::print("{}: the other hosts have it too\n", kSpeaker);
   }
 

@@ -1,4 +1,4 @@
-#include "tools/train/output_file.hpp"
+#include "tools/output_file.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -7,7 +7,8 @@
 
 namespace tutti::tools {
 
-OutputFile::OutputFile(const char* flag, const std::string& path, bool append) : what_(std::string(flag) + " " + path) {
+OutputFile::OutputFile(const std::string& option, const std::string& path, bool append)
+    : what_(option + (option.empty() ? "" : " ") + path) {
   if (path.empty()) return;
   file_.reset(std::fopen(path.c_str(), append ? "ae" : "we"));
   if (file_ == nullptr) fail();
@@ -22,5 +23,15 @@ void OutputFile::close() {
 }
 
 void OutputFile::fail() const { throw_error(Code::SystemError, "{}: {}", what_, std::strerror(errno)); }
+
+void write_file(const std::string& option, const std::string& path, const std::string& text) {
+  if (path == kStandardOutput) {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  OutputFile file(option, path, false);
+  file.write(text);
+  file.close();
+}
 
 }  // namespace tutti::tools

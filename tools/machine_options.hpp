@@ -1,0 +1,44 @@
+// Options of commands that are about a machine which need not be there.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "base/rank.hpp"
+#include "topo/cluster.hpp"
+#include "topo/detect.hpp"
+#include "topo/import.hpp"
+#include "topo/nvlink.hpp"
+
+namespace tutti::tools {
+
+inline constexpr Rank kMaxModelled = 4096;  ///< ranks, and hosts, of a model
+
+/// COLLECTIVE, --bytes and -n: a call.
+inline void add_call(CLI::App& command, std::string& collective, std::string& bytes, Rank& ranks) {
+  command.add_option("COLLECTIVE", collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
+  command.add_option("--bytes", bytes, "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
+  command.add_option("-n", ranks, "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
+      ->check(CLI::Range(1, kMaxModelled));
+}
+
+/// `gbps`: of each GPU, in one direction; stays 0 without the option.
+inline void add_nvlink(CLI::App& command, double& gbps) {
+  command
+      .add_option("--nvlink", gbps,
+                  "GPUs of a host are joined by NVLink, though the file has none: GB/s of each, one way")
+      ->check(CLI::Range(1.0, 1e5))
+      ->type_name("GB/S");
+}
+
+/// The topology of `hosts` hosts like that of the file, or like this one ("" for a file), whose GPUs are joined by
+/// NVLink of `nvlink` GB/s, unless that is 0.
+inline topo::Graph topology_from(const std::string& file, double nvlink, int64_t hosts) {
+  topo::Graph graph = file.empty() ? topo::local_topology() : topo::import_file(file);
+  if (nvlink > 0) topo::add_nvlink(graph, nvlink);
+  if (hosts > 1) return topo::cluster(graph, static_cast<uint32_t>(hosts));
+  return graph;
+}
+
+}  // namespace tutti::tools

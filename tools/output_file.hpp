@@ -1,0 +1,36 @@
+// Files that options of commands name.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace tutti::tools {
+
+inline constexpr const char* kStandardOutput = "-";
+
+/// A file that is written in parts. Errors name it and its option, also those of a full disk.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  /// Opens it; path "" is no file. `option` "": errors name the path alone. Throws Error(SystemError).
+  OutputFile(const std::string& option, const std::string& path, bool append);
+  explicit operator bool() const { return file_ != nullptr; }
+  /// All of it has left this process when it returns. Throws Error(SystemError).
+  void write(const std::string& text);
+  /// Throws Error(SystemError).
+  void close();
+
+ private:
+  struct Close {
+    void operator()(FILE* file) const { std::fclose(file); }
+  };
+  [[noreturn]] void fail() const;
+  std::string what_;  // option and path
+  std::unique_ptr<FILE, Close> file_;
+};
+
+/// Writes `text` to the file at `path`, kStandardOutput for the standard output. Throws as an OutputFile does.
+void write_file(const std::string& option, const std::string& path, const std::string& text);
+
+}  // namespace tutti::tools

@@ -196,19 +196,12 @@ TEST(ParameterServer, ItsRootsTrafficIsProportionalToTheRanks) {
   }
 }
 
-/// What check_same_model says on each rank.
-std::vector<std::string> complaints(const std::function<void(Layout&, int)>& change,
-                                    const char* also_of_rank_1 = "text") {
+/// What check_same says on each rank.
+std::vector<std::string> complaints(const std::function<std::string(int rank)>& facts) {
   std::vector<std::string> texts(3);
   run_world(3, [&](Communicator& world) {
-    Counters counters;
-    Mesh mesh(world, {.dp = 3}, counters);
-    Layout layout;
-    layout.add("first", {8}, Initial::zero());
-    change(layout, world.rank());
-    const std::vector<UnitState> states{{.layout = &layout}};
     try {
-      check_same_model(mesh.world(), states, DType::F32, world.rank() == 1 ? also_of_rank_1 : "text");
+      check_same(world, "models", facts(world.rank()));
     } catch (const Error& error) {
       texts[static_cast<size_t>(world.rank())] = error.what();
     }
@@ -217,19 +210,14 @@ std::vector<std::string> complaints(const std::function<void(Layout&, int)>& cha
 }
 
 TEST(SameModel, NamesTheRankAndTheFirstDifference) {
-  EXPECT_EQ(complaints([](Layout&, int) {}), std::vector<std::string>(3));
+  EXPECT_EQ(complaints([](int) { return "text\nfirst [8]\n"; }), std::vector<std::string>(3));
   const std::string end = "; start all ranks with the same options and text";
-  EXPECT_EQ(complaints([](Layout& layout, int rank) {
-              layout.add("w", {4, rank == 2 ? 5u : 6u}, Initial::zero());
-            }),
-            std::vector<std::string>(
-                3, "the ranks' models differ: rank 2 has w [4, 5] f32 where rank 0 has w [4, 6] f32" + end));
-  const auto shorter = [](Layout& layout, int rank) {
-    if (rank == 0) layout.add("last", {4}, Initial::zero());
-  };
-  EXPECT_EQ(complaints(shorter)[0],
-            "the ranks' models differ: rank 1 has nothing more where rank 0 has last [4] f32" + end);
-  EXPECT_EQ(complaints([](Layout&, int) {}, "book")[2],
+  EXPECT_EQ(
+      complaints([](int rank) { return rank == 2 ? "first [8]\nw [4, 5]\n" : "first [8]\nw [4, 6]\n"; }),
+      std::vector<std::string>(3, "the ranks' models differ: rank 2 has w [4, 5] where rank 0 has w [4, 6]" + end));
+  EXPECT_EQ(complaints([](int rank) { return rank == 0 ? "first [8]\nlast [4]\n" : "first [8]\n"; })[0],
+            "the ranks' models differ: rank 1 has nothing more where rank 0 has last [4]" + end);
+  EXPECT_EQ(complaints([](int rank) { return rank == 1 ? "book\nfirst [8]\n" : "text\nfirst [8]\n"; })[2],
             "the ranks' models differ: rank 1 has book where rank 0 has text" + end);
 }
 

@@ -26,16 +26,23 @@ struct Span {
   float* f32() const { return static_cast<float*>(data); }
 };
 
-/// C (m×n) ← alpha · op(A) (m×k) · op(B) (k×n) + beta · C. Row-major; `ld` is the distance of two rows in elements.
+/// A row-major matrix in memory: `ld` is the distance of two rows in elements.
+struct ConstMatrix {
+  const float* data = nullptr;
+  size_t ld = 0;
+};
+struct Matrix {
+  float* data = nullptr;
+  size_t ld = 0;
+  operator ConstMatrix() const { return {data, ld}; }
+};
+
+/// C (m×n) ← alpha · op(A) (m×k) · op(B) (k×n) + beta · C.
 struct Gemm {
   bool transpose_a = false, transpose_b = false;
   size_t m = 0, n = 0, k = 0;
-  const float* a = nullptr;
-  size_t lda = 0;
-  const float* b = nullptr;
-  size_t ldb = 0;
-  float* c = nullptr;
-  size_t ldc = 0;
+  ConstMatrix a, b;
+  Matrix c;
   float alpha = 1, beta = 0;
 };
 
@@ -57,12 +64,6 @@ struct Entries {
   bool have(int32_t index) const {
     return index >= 0 && static_cast<size_t>(index) >= first && static_cast<size_t>(index) < first + count;
   }
-};
-
-/// A matrix in memory: `ld` is the distance of two rows in elements.
-struct Matrix {
-  float* data = nullptr;
-  size_t ld = 0;
 };
 
 class Device {

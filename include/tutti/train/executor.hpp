@@ -33,11 +33,11 @@ struct Chunk {
 class Boundary {
  public:
   virtual ~Boundary() = default;
-  /// The chunk's input: `count` elements of the chunk before. Null for a model's first chunk.
-  virtual Tensor receive_forward(const Action& /*action*/, size_t /*count*/) { return nullptr; }
+  /// The chunk's input, the output of the chunk before. Null for a model's first chunk.
+  virtual Tensor receive_forward(const Action& /*action*/) { return nullptr; }
   virtual void send_forward(const Action& /*action*/, const Tensor& /*y*/) {}
   /// The gradient by the chunk's output. Null for a model's last chunk.
-  virtual Tensor receive_backward(const Action& /*action*/, size_t /*count*/) { return nullptr; }
+  virtual Tensor receive_backward(const Action& /*action*/) { return nullptr; }
   virtual void send_backward(const Action& /*action*/, const Tensor& /*dx*/) {}
   /// All sends are done.
   virtual void finish() {}
@@ -74,7 +74,6 @@ class Executor {
   size_t first_unit(const Action& action) const;
   void need(size_t unit, Pass pass, bool last_of_action);
   const float* weights_of(size_t unit, Buffer& copy);
-  size_t input_count(const Chunk& chunk, const MicroBatch& batch) const;
 
   Parts parts_;
   std::vector<Chunk> chunks_;

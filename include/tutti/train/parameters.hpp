@@ -70,13 +70,8 @@ struct UnitState {
   Span weights, gradients;
 };
 
-class Collectives;
 /// Checks that `mine`, one fact a line, is the same on all ranks: collective. Throws Error(Mismatch) on every rank; the
 /// text names the first rank that differs from rank 0, and the first difference. `what`: e.g. "options".
 void check_same(Communicator& world, const char* what, const std::string& mine);
-/// Checks that the models of all ranks of `comm` have the same parameters (name, shape, type): collective, before
-/// anything else. Throws Error(Mismatch) on every rank; the text names the first rank that differs from rank 0, and the
-/// first difference. `also`: what else must be the same, one fact a line.
-void check_same_model(Collectives& comm, std::span<const UnitState> units, DType type, const std::string& also);
 
 }  // namespace tutti::train

@@ -44,9 +44,9 @@ class PipelineBoundary final : public Boundary {
   void start_step(const Schedule& schedule, const Model& units, std::span<const Chunk> chunks,
                   std::span<const MicroBatch> batches);
 
-  Tensor receive_forward(const Action& action, size_t count) override;
+  Tensor receive_forward(const Action& action) override;
   void send_forward(const Action& action, const Tensor& y) override;
-  Tensor receive_backward(const Action& action, size_t count) override;
+  Tensor receive_backward(const Action& action) override;
   void send_backward(const Action& action, const Tensor& dx) override;
   void finish() override;
 

@@ -13,7 +13,7 @@ namespace {
 tuttiDataType_t type_of(const ncclDataType_t& type) {
   const auto index = static_cast<unsigned>(number_of(type));
   if (index < kTypes.size()) return kTypes[index];
-  refuse_argument("datatype " + std::to_string(number_of(type)) + " is not an ncclDataType_t");
+  refuse_argument("datatype ", number_of(type), " is not an ncclDataType_t");
 }
 
 /// CUDA's names of the default streams are 0, 1 and 2. With host memory, calls on them block. With device memory, 0
@@ -26,6 +26,15 @@ tuttiStream_t stream_of(cudaStream_t stream, const void* buffer) {
   return reinterpret_cast<tuttiStream_t>(std::max<uintptr_t>(value, 1));
 }
 
+/// The scalar of an operator that is read at each call, and its type. Under the communicator's lock.
+std::pair<const void*, tuttiDataType_t>& late_scalar(ncclComm& comm, int op) {
+  const auto index = static_cast<size_t>(op - kFirstLateScalar);
+  if (index >= comm.late_scalars.size() || comm.late_scalars[index].first == nullptr) {
+    refuse_argument("the operator was not made on this communicator, or was destroyed");
+  }
+  return comm.late_scalars[index];
+}
+
 /// Tutti's operator for one call.
 class Operator {
  public:
@@ -34,11 +43,11 @@ class Operator {
     if (value >= 0 && value < ncclNumOps) {
       value_ = kOperators[static_cast<size_t>(value)];
     } else if (value >= ncclNumOps && value < tuttiNumOps) {  // one that Tutti has and NCCL has not
-      refuse_argument("op: " + std::to_string(value) + " is not a reduction operator");
+      refuse_argument("op: ", value, " is not a reduction operator");
     } else if (value < kFirstLateScalar) {
       value_ = value;  // Tutti's own, or none: then Tutti says so
     } else {
-      make(comm, static_cast<size_t>(value - kFirstLateScalar));
+      make(comm, value);
     }
   }
   Operator(const Operator&) = delete;
@@ -50,12 +59,9 @@ class Operator {
 
  private:
   /// The scalar has its value now.
-  void make(ncclComm& comm, size_t index) {
+  void make(ncclComm& comm, int op) {
     const std::lock_guard lock(comm.mutex);
-    if (index >= comm.late_scalars.size() || comm.late_scalars[index].first == nullptr) {
-      refuse_argument("the operator was not made on this communicator, or was destroyed");
-    }
-    const auto [scalar, type] = comm.late_scalars[index];
+    const auto [scalar, type] = late_scalar(comm, op);
     if (tuttiRedOpCreatePreMulSum(&value_, scalar, type, comm_) != tuttiSuccess) refuse_argument(tuttiGetLastError());
     made_ = true;
   }
@@ -91,113 +97,42 @@ template <class Function>
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
 
-#define TYPE_AND_STREAM ncclComm &c, tuttiDataType_t t, tuttiStream_t s
+/// A function that makes Tutti's `call`, on the communicator c, with the type t and the stream s. `buffer` is one of
+/// the arguments that every rank has.
+#define TUTTI_NCCL_MOVES(name, buffer, config, call, ...)                              \
+  TUTTI_NCCL_API(ncclResult_t, name, __VA_ARGS__) {                                    \
+    return run(type, buffer, comm, stream, config,                                     \
+               [&](ncclComm& c, tuttiDataType_t t, tuttiStream_t s) { return call; }); \
+  }
+/// The two functions of a collective: without a configuration of the call, and with one. Beside the parameters that all
+/// have, they have their own.
+#define TUTTI_NCCL_COLLECTIVE(name, buffer, call, ...)                                                           \
+  TUTTI_NCCL_MOVES(name, buffer, nullptr, call, const void* send, void* recv, size_t count, ncclDataType_t type, \
+                   __VA_ARGS__ __VA_OPT__(, ) ncclComm_t comm, cudaStream_t stream)                              \
+  TUTTI_NCCL_MOVES(name##Config, buffer, config, call, const void* send, void* recv, size_t count,               \
+                   ncclDataType_t type, __VA_ARGS__ __VA_OPT__(, ) ncclComm_t comm, cudaStream_t stream,         \
+                   const ncclCollConfig_t* config)
 
-TUTTI_NCCL_API ncclResult_t ncclAllReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
-                                                const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return run(type, recv, comm, stream, nullptr,
-             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
-}
+TUTTI_NCCL_COLLECTIVE(ncclAllReduce, recv, tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s),
+                      ncclRedOp_t op)
+TUTTI_NCCL_COLLECTIVE(ncclReduce, send, tuttiReduce(send, recv, count, t, Operator(c, op).value(), root, c.comm, s),
+                      ncclRedOp_t op, int root)
+TUTTI_NCCL_COLLECTIVE(ncclReduceScatter, recv,
+                      tuttiReduceScatter(send, recv, count, t, Operator(c, op).value(), c.comm, s), ncclRedOp_t op)
+TUTTI_NCCL_COLLECTIVE(ncclBroadcast, recv, tuttiBroadcast(send, recv, count, t, root, c.comm, s), int root)
+TUTTI_NCCL_COLLECTIVE(ncclAllGather, recv, tuttiAllGather(send, recv, count, t, c.comm, s))
+TUTTI_NCCL_COLLECTIVE(ncclAlltoAll, recv, tuttiAllToAll(send, recv, count, t, c.comm, s))
+TUTTI_NCCL_COLLECTIVE(ncclGather, send, tuttiGather(send, recv, count, t, root, c.comm, s), int root)
+TUTTI_NCCL_COLLECTIVE(ncclScatter, recv, tuttiScatter(send, recv, count, t, root, c.comm, s), int root)
+TUTTI_NCCL_MOVES(ncclBcast, buffer, nullptr, tuttiBroadcast(buffer, buffer, count, t, root, c.comm, s), void* buffer,
+                 size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream)
+TUTTI_NCCL_MOVES(ncclSend, send, nullptr, tuttiSend(send, count, t, peer, c.comm, s), const void* send, size_t count,
+                 ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+TUTTI_NCCL_MOVES(ncclRecv, recv, nullptr, tuttiRecv(recv, count, t, peer, c.comm, s), void* recv, size_t count,
+                 ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 
-TUTTI_NCCL_API ncclResult_t ncclReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
-                                             const ncclCollConfig_t* config) {
-  return run(type, send, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiReduce(send, recv, count, t, Operator(c, op).value(), root, c.comm, s);
-  });
-}
-TUTTI_NCCL_API ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                       int root, ncclComm_t comm, cudaStream_t stream) {
-  return pncclReduceConfig(send, recv, count, type, op, root, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclBroadcastConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                                int root, ncclComm_t comm, cudaStream_t stream,
-                                                const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiBroadcast(send, recv, count, t, root, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                                          ncclComm_t comm, cudaStream_t stream) {
-  return pncclBroadcastConfig(send, recv, count, type, root, comm, stream, nullptr);
-}
-TUTTI_NCCL_API ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                                      cudaStream_t stream) {
-  return pncclBroadcastConfig(buffer, buffer, count, type, root, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                                    ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
-                                                    const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiReduceScatter(send, recv, count, t, Operator(c, op).value(), c.comm, s);
-  });
-}
-TUTTI_NCCL_API ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return pncclReduceScatterConfig(send, recv, count, type, op, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclAllGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiAllGather(send, recv, count, t, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                          ncclComm_t comm, cudaStream_t stream) {
-  return pncclAllGatherConfig(send, recv, count, type, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiAllToAll(send, recv, count, t, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                         ncclComm_t comm, cudaStream_t stream) {
-  return pncclAlltoAllConfig(send, recv, count, type, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                                             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, send, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiGather(send, recv, count, t, root, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                                       ncclComm_t comm, cudaStream_t stream) {
-  return pncclGatherConfig(send, recv, count, type, root, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, recv, comm, stream, config,
-             [&](TYPE_AND_STREAM) { return tuttiScatter(send, recv, count, t, root, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
-                                        ncclComm_t comm, cudaStream_t stream) {
-  return pncclScatterConfig(send, recv, count, type, root, comm, stream, nullptr);
-}
-
-TUTTI_NCCL_API ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                                     cudaStream_t stream) {
-  return run(type, send, comm, stream, nullptr,
-             [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
-}
-TUTTI_NCCL_API ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                                     cudaStream_t stream) {
-  return run(type, recv, comm, stream, nullptr,
-             [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
-}
-#undef TYPE_AND_STREAM
-
-TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
-                                                     ncclScalarResidence_t residence, ncclComm_t comm) {
+TUTTI_NCCL_API(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+               ncclScalarResidence_t residence, ncclComm_t comm) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     ncclRedOp_t& made = required(op, "op");
@@ -217,7 +152,7 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
       return result;
     }
     if (number_of(residence) != ncclScalarDevice) {
-      refuse_argument("residence " + std::to_string(number_of(residence)) + " is not an ncclScalarResidence_t");
+      refuse_argument("residence ", number_of(residence), " is not an ncclScalarResidence_t");
     }
     const std::lock_guard lock(handle.mutex);
     handle.late_scalars.emplace_back(scalar, converted_type);
@@ -226,40 +161,14 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+TUTTI_NCCL_API(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     const int value = number_of(op);
     if (value >= 0 && value < ncclNumOps) refuse_argument("a built-in operator cannot be destroyed");
     if (value < kFirstLateScalar) return moved(tuttiRedOpDestroy(value, handle.comm), comm);
-    const auto index = static_cast<size_t>(value - kFirstLateScalar);
     const std::lock_guard lock(handle.mutex);
-    if (index >= handle.late_scalars.size() || handle.late_scalars[index].first == nullptr) {
-      refuse_argument("the operator was not made on this communicator, or was destroyed");
-    }
-    handle.late_scalars[index].first = nullptr;
+    late_scalar(handle, value).first = nullptr;
     return ncclSuccess;
   });
 }
-
-TUTTI_NCCL_ALIAS(ncclAllReduce)
-TUTTI_NCCL_ALIAS(ncclReduce)
-TUTTI_NCCL_ALIAS(ncclBcast)
-TUTTI_NCCL_ALIAS(ncclBroadcast)
-TUTTI_NCCL_ALIAS(ncclReduceScatter)
-TUTTI_NCCL_ALIAS(ncclAllGather)
-TUTTI_NCCL_ALIAS(ncclAlltoAll)
-TUTTI_NCCL_ALIAS(ncclGather)
-TUTTI_NCCL_ALIAS(ncclScatter)
-TUTTI_NCCL_ALIAS(ncclAllReduceConfig)
-TUTTI_NCCL_ALIAS(ncclReduceConfig)
-TUTTI_NCCL_ALIAS(ncclBroadcastConfig)
-TUTTI_NCCL_ALIAS(ncclReduceScatterConfig)
-TUTTI_NCCL_ALIAS(ncclAllGatherConfig)
-TUTTI_NCCL_ALIAS(ncclAlltoAllConfig)
-TUTTI_NCCL_ALIAS(ncclGatherConfig)
-TUTTI_NCCL_ALIAS(ncclScatterConfig)
-TUTTI_NCCL_ALIAS(ncclSend)
-TUTTI_NCCL_ALIAS(ncclRecv)
-TUTTI_NCCL_ALIAS(ncclRedOpCreatePreMulSum)
-TUTTI_NCCL_ALIAS(ncclRedOpDestroy)

@@ -38,9 +38,8 @@ std::vector<int> devices_of(int ranks, const int* devices) {
     const int device = devices != nullptr ? devices[i] : i;
     if (device < 0 || (count > 0 && device >= count)) {
       const std::string known = count > 0 ? ": there are GPUs 0 to " + std::to_string(count - 1) : "";
-      refuse_argument(devices != nullptr ? "devlist[" + std::to_string(i) + "] is " + std::to_string(device) + known
-                                         : "ndev is " + std::to_string(ranks) + known +
-                                               ". To have several ranks on one, name it in devlist");
+      if (devices != nullptr) refuse_argument("devlist[", i, "] is ", device, known);
+      refuse_argument("ndev is ", ranks, known, ". To have several ranks on one, name it in devlist");
     }
     all.push_back(device);
   }
@@ -83,10 +82,9 @@ ncclResult_t init_all(std::vector<tuttiComm_t>& made, const std::vector<int>& de
 
 }  // namespace
 
-ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking) {
+ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create) {
   required(out, "newcomm") = nullptr;
   ncclComm* const handle = make_handle();
-  handle->blocking = blocking;
   find_driver();
   handle->device = current_device();
   tuttiResult_t result;
@@ -112,11 +110,10 @@ ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t
   return result == tuttiInProgress ? ncclInProgress : ncclSuccess;
 }
 
-ncclResult_t make_apart(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking) {
-  if (group_depth() == 0) return make(out, create, blocking);
+ncclResult_t make_apart(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create) {
+  if (group_depth() == 0) return make(out, create);
   required(out, "newcomm") = nullptr;
   ncclComm* const handle = make_handle();
-  handle->blocking = blocking;
   find_driver();
   handle->device = current_device();
   *out = handle;
@@ -131,15 +128,14 @@ ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, 
   ncclUniqueId real = id;
   if (is_served_id(id)) real = exchange_served_id(ranks, rank);
   return make(
-      out, [&](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(real), rank, &settings); },
-      settings.blocking != 0);
+      out, [&](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(real), rank, &settings); });
 }
 
 }  // namespace tutti::nccl
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
 
-TUTTI_NCCL_API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+TUTTI_NCCL_API(ncclResult_t, ncclGetUniqueId, ncclUniqueId* id) {
   return guarded(nullptr, [&]() -> ncclResult_t {
     read_environment();
     ncclUniqueId& out = required(id, "uniqueId");
@@ -154,34 +150,33 @@ TUTTI_NCCL_API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                                   ncclConfig_t* config) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommInitRankConfig, ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+               ncclConfig_t* config) {
   return guarded(nullptr, [&] { return join(comm, ranks, id, rank, config); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommInitRank, ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   return guarded(nullptr, [&] { return join(comm, ranks, id, rank, nullptr); });
 }
 
 // Several ids spread NCCL's rendezvous over several processes. Tutti's needs one: the first, on every rank.
-TUTTI_NCCL_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count,
-                                                     ncclUniqueId* ids, ncclConfig_t* config) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommInitRankScalable, ncclComm_t* comm, int ranks, int rank, int count,
+               ncclUniqueId* ids, ncclConfig_t* config) {
   return guarded(nullptr, [&] {
     required(ids, "commIds");
     if (count < 1 || count > ranks) {
-      refuse_argument("nId is " + std::to_string(count) + ": there are from 1 id to one for each of the " +
-                      std::to_string(ranks) + " ranks");
+      refuse_argument("nId is ", count, ": there are from 1 id to one for each of the ", ranks, " ranks");
     }
     return join(comm, ranks, ids[0], rank, config);
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int ranks, const int* devices) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommInitAll, ncclComm_t* comms, int ranks, const int* devices) {
   return guarded(nullptr, [&]() -> ncclResult_t {
     read_environment();
     required(comms, "comms");
     if (group_depth() > 0) refuse(ncclInvalidUsage, "ncclCommInitAll within a group: call it outside, it needs none");
-    if (ranks < 1 || ranks > 65536) refuse_argument("ndev is " + std::to_string(ranks) + ": it is 1 to 65536");
+    if (ranks < 1 || ranks > 65536) refuse_argument("ndev is ", ranks, ": it is 1 to 65536");
     find_driver();
     const std::vector<int> numbers = devices_of(ranks, devices);
     std::vector<tuttiComm_t> made(static_cast<size_t>(ranks));
@@ -198,7 +193,7 @@ TUTTI_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int ranks, const 
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
   return guarded(comm, [&] {
     ncclComm& handle = live(comm);
     if (handle.revoked.load())
@@ -207,25 +202,25 @@ TUTTI_NCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   return guarded(comm, [&] { return comm == nullptr ? ncclSuccess : end(live(comm), false); });
 }
 
 // As in NCCL it also frees the communicator. Tutti tells the other ranks, whose calls fail too.
-TUTTI_NCCL_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
   return guarded(comm, [&] { return comm == nullptr ? ncclSuccess : end(live(comm), true); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags) {
   return guarded(comm, [&] {
     ncclComm& handle = live(comm);
-    if (flags != NCCL_REVOKE_DEFAULT) refuse_argument("revokeFlags is " + std::to_string(flags) + ": it must be 0");
+    if (flags != NCCL_REVOKE_DEFAULT) refuse_argument("revokeFlags is ", flags, ": it must be 0");
     if (handle.revoked.exchange(true)) refuse(ncclInvalidUsage, "the communicator was revoked before");
     return done(tuttiCommAbort(handle.comm), comm);
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* error) {
   return guarded(comm, [&] {
     ncclComm& handle = live(comm);
     ncclResult_t& out = required(error, "asyncError");
@@ -242,31 +237,17 @@ TUTTI_NCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t*
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommCount, const ncclComm_t comm, int* count) {
   return guarded(comm, [&] { return ready(done(tuttiCommCount(live(comm).comm, &required(count, "count")), comm)); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int* rank) {
   return guarded(comm, [&] { return ready(done(tuttiCommUserRank(live(comm).comm, &required(rank, "rank")), comm)); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* device) {
   return guarded(comm, [&] {
     required(device, "device") = live(comm).device;
     return ncclSuccess;
   });
 }
-
-TUTTI_NCCL_ALIAS(ncclGetUniqueId)
-TUTTI_NCCL_ALIAS(ncclCommInitRankConfig)
-TUTTI_NCCL_ALIAS(ncclCommInitRank)
-TUTTI_NCCL_ALIAS(ncclCommInitRankScalable)
-TUTTI_NCCL_ALIAS(ncclCommInitAll)
-TUTTI_NCCL_ALIAS(ncclCommFinalize)
-TUTTI_NCCL_ALIAS(ncclCommDestroy)
-TUTTI_NCCL_ALIAS(ncclCommAbort)
-TUTTI_NCCL_ALIAS(ncclCommRevoke)
-TUTTI_NCCL_ALIAS(ncclCommGetAsyncError)
-TUTTI_NCCL_ALIAS(ncclCommCount)
-TUTTI_NCCL_ALIAS(ncclCommUserRank)
-TUTTI_NCCL_ALIAS(ncclCommCuDevice)

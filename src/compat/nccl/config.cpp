@@ -28,9 +28,8 @@ void read(Config& known, size_t fields_end, const Config* config, const char* ty
     int value = 0;
     std::memcpy(&value, bytes + at, sizeof value);
     if (value == 0 || value == NCCL_CONFIG_UNDEF_INT) continue;
-    refuse_argument(std::string(type) + " has " + std::to_string(config->size) + " bytes, of which Tutti knows " +
-                    std::to_string(sizeof known) + "; the newer field at byte " + std::to_string(at) + " is " +
-                    std::to_string(value) + ": leave it at its default");
+    refuse_argument(type, " has ", config->size, " bytes, of which Tutti knows ", sizeof known,
+                    "; the newer field at byte ", at, " is ", value, ": leave it at its default");
   }
   std::memcpy(&known, config, std::min(config->size, sizeof known));
 }
@@ -38,8 +37,7 @@ void read(Config& known, size_t fields_end, const Config* config, const char* ty
 /// Unset, or between two bounds.
 void check_range(const char* type, const char* field, int value, int low, int high) {
   if (value == NCCL_CONFIG_UNDEF_INT || (value >= low && value <= high)) return;
-  refuse_argument(std::string(type) + "." + field + " is " + std::to_string(value) + ": it is from " +
-                  std::to_string(low) + " to " + std::to_string(high) + ", or NCCL_CONFIG_UNDEF_INT");
+  refuse_argument(type, ".", field, " is ", value, ": it is from ", low, " to ", high, ", or NCCL_CONFIG_UNDEF_INT");
 }
 
 void check_blocks(const char* type, int low, int high, int cluster) {
@@ -47,8 +45,7 @@ void check_blocks(const char* type, int low, int high, int cluster) {
   check_range(type, "maxCTAs", high, 1, INT_MAX);
   check_range(type, "cgaClusterSize", cluster, 0, 8);
   if (low != NCCL_CONFIG_UNDEF_INT && high != NCCL_CONFIG_UNDEF_INT && low > high) {
-    refuse_argument(std::string(type) + ".minCTAs is " + std::to_string(low) + ", more than maxCTAs, " +
-                    std::to_string(high));
+    refuse_argument(type, ".minCTAs is ", low, ", more than maxCTAs, ", high);
   }
 }
 
@@ -57,8 +54,7 @@ void check_network(const char* name) {
   if (name == nullptr || *name == '\0') return;
   const auto is = [&](const char* known) { return strcasecmp(name, known) == 0; };
   if (is("Socket") || is("IB")) return;
-  refuse_argument(std::string("ncclConfig_t.netName is \"") + name +
-                  "\": there are Socket and IB; plugins are not loaded");
+  refuse_argument("ncclConfig_t.netName is \"", name, "\": there are Socket and IB; plugins are not loaded");
 }
 
 /// Fields with a meaning for NCCL alone are ignored, but what NCCL would not accept is refused.
@@ -93,17 +89,16 @@ void check_fields(const ncclConfig_t& config) {
 }  // namespace
 
 void check_header(const void* config, unsigned magic, const char* type, const char* initializer) {
-  if (config == nullptr) refuse_argument(std::string("the ") + type + " is NULL");
+  if (config == nullptr) refuse_argument("the ", type, " is NULL");
   Header header;
   std::memcpy(&header, config, sizeof header);
   const bool has_valid_size = header.size >= sizeof header && header.size <= kMaxConfigBytes;
   if (header.magic == magic && has_valid_size && header.version > 0) return;
-  refuse_argument(std::string("the ") + type + " has a wrong size, magic number or version: begin with " + initializer);
+  refuse_argument("the ", type, " has a wrong size, magic number or version: begin with ", initializer);
 }
 
-tuttiConfig_t converted(const ncclConfig_t* config, bool blocking) {
+tuttiConfig_t converted(const ncclConfig_t* config) {
   tuttiConfig_t result = TUTTI_CONFIG_INITIALIZER;
-  result.blocking = blocking ? 1 : 0;
   if (config == nullptr) return result;
   ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
   read(known, offsetof(ncclConfig_t, nvlsHostMode) + sizeof known.nvlsHostMode, config, "ncclConfig_t",
@@ -121,9 +116,8 @@ void check_call_config(const ncclCollConfig_t* config) {
   read(known, sizeof known, config, "ncclCollConfig_t", "NCCL_COLLCONFIG_INITIALIZER");
   check_blocks("ncclCollConfig_t", known.minCTAs, known.maxCTAs, known.cgaClusterSize);
   if (known.algSelection != nullptr && *known.algSelection != '\0' && known.forceAlgSelection != 0) {
-    refuse(ncclInvalidUsage, std::string("ncclCollConfig_t.algSelection is \"") + known.algSelection +
-                                 "\": Tutti cannot force an algorithm for one call. Set forceAlgSelection to 0, or "
-                                 "TUTTI_ALGO for all calls");
+    refuse(ncclInvalidUsage, "ncclCollConfig_t.algSelection is \"", known.algSelection,
+           "\": Tutti cannot force an algorithm for one call. Set forceAlgSelection to 0, or TUTTI_ALGO for all calls");
   }
   if (known.launchCompletionEvent != nullptr) {
     refuse(ncclInvalidUsage,

@@ -15,8 +15,8 @@ inline void check_header(const void* config, const char* type, const char* initi
   check_header(config, NCCL_API_MAGIC, type, initializer);
 }
 
-/// A communicator's, as Tutti's. `fallback` is the parent's where there is one. Throws Refusal, which names the field.
-tuttiConfig_t converted(const ncclConfig_t* config, bool blocking = true);
+/// A communicator's, as Tutti's. Throws Refusal, which names the field.
+tuttiConfig_t converted(const ncclConfig_t* config);
 
 /// A call's. Throws Refusal for what would be ignored though it asks for a certain behaviour.
 void check_call_config(const ncclCollConfig_t* config);

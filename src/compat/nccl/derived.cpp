@@ -29,14 +29,13 @@ Place place_of(ncclComm_t comm) {
 void check_excluded(std::vector<int> ranks, const Place& place) {
   std::sort(ranks.begin(), ranks.end());
   if (ranks.front() < 0 || ranks.back() >= place.ranks) {
-    refuse_argument("excludeRanksList has a rank that is none of the communicator's, 0 to " +
-                    std::to_string(place.ranks - 1));
+    refuse_argument("excludeRanksList has a rank that is none of the communicator's, 0 to ", place.ranks - 1);
   }
   if (std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end()) {
     refuse_argument("excludeRanksList has a rank twice");
   }
   if (std::binary_search(ranks.begin(), ranks.end(), place.rank)) {
-    refuse_argument("excludeRanksList has rank " + std::to_string(place.rank) + ", which makes this call");
+    refuse_argument("excludeRanksList has rank ", place.rank, ", which makes this call");
   }
 }
 
@@ -49,9 +48,8 @@ ncclUniqueId id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId&
   const auto is_set = [&](const ncclUniqueId& one) { return std::memcmp(&one, &none, sizeof one) != 0; };
   const auto roots = std::count_if(all.begin(), all.end(), is_set);
   if (roots != 1) {
-    refuse_argument(std::to_string(roots) +
-                    " of the communicator's ranks passed an id: exactly one does, which got it "
-                    "from ncclCommGetUniqueId");
+    refuse_argument(roots, " of the communicator's ranks passed an id: exactly one does, which got it from ",
+                    "ncclCommGetUniqueId");
   }
   return *std::find_if(all.begin(), all.end(), is_set);
 }
@@ -61,8 +59,7 @@ ncclResult_t join_grown(ncclComm_t* made, int ranks, const ncclUniqueId& id, int
   if (group_depth() == 0) return join(made, ranks, id, rank, config);
   const tuttiConfig_t settings = converted(config);
   return make_apart(
-      made, [=](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(id), rank, &settings); },
-      settings.blocking != 0);
+      made, [=](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(id), rank, &settings); });
 }
 
 }  // namespace
@@ -70,12 +67,13 @@ ncclResult_t join_grown(ncclComm_t* made, int ranks, const ncclUniqueId& id, int
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
 
-TUTTI_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* made,
+               ncclConfig_t* config) {
   return guarded(comm, [&] {
     ncclComm& parent = live(comm);
     converted(config);  // checked; Tutti's splits take over the parent's configuration
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
-      refuse_argument("color is " + std::to_string(color) + ": it is 0 or more, or NCCL_SPLIT_NOCOLOR");
+      refuse_argument("color is ", color, ": it is 0 or more, or NCCL_SPLIT_NOCOLOR");
     }
     const ncclResult_t result =
         make(made, [&](tuttiComm_t* split) { return tuttiCommSplit(parent.comm, color, key, split); });
@@ -83,20 +81,19 @@ TUTTI_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, n
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int count, ncclComm_t* made,
-                                           ncclConfig_t* config, int flags) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommShrink, ncclComm_t comm, int* excluded, int count, ncclComm_t* made,
+               ncclConfig_t* config, int flags) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& parent = live(comm);
     required(made, "newcomm") = nullptr;
     if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT) {
-      refuse_argument("shrinkFlags is " + std::to_string(flags) + ": it is NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT");
+      refuse_argument("shrinkFlags is ", flags, ": it is NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT");
     }
     converted(config);  // checked; Tutti's shrunk communicators take over the parent's configuration
-    if (count < 1) refuse_argument("excludeRanksCount is " + std::to_string(count) + ": at least 1 rank is excluded");
+    if (count < 1) refuse_argument("excludeRanksCount is ", count, ": at least 1 rank is excluded");
     required(excluded, "excludeRanksList");
     if (const int most = place_of(comm).ranks; count > most) {  // before any entry is read
-      refuse_argument("excludeRanksCount is " + std::to_string(count) + ", of a communicator of " +
-                      std::to_string(most) + " ranks");
+      refuse_argument("excludeRanksCount is ", count, ", of a communicator of ", most, " ranks");
     }
     const std::vector<int> ranks(excluded, excluded + count);
     check_excluded(ranks, place_of(comm));  // before the parent is aborted
@@ -111,7 +108,7 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* id) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommGetUniqueId, ncclComm_t comm, ncclUniqueId* id) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     ncclUniqueId& out = required(id, "uniqueId");
@@ -126,17 +123,16 @@ TUTTI_NCCL_API ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* i
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
-                                         ncclConfig_t* config) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommGrow, ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank,
+               ncclComm_t* made, ncclConfig_t* config) {
   return guarded(comm, [&]() -> ncclResult_t {
     required(made, "newcomm") = nullptr;
     if (comm == nullptr) return join_grown(made, ranks, required(id, "uniqueId"), rank, config);
     live(comm);
     const Place place = place_of(comm);
-    if (rank != -1) refuse_argument("rank is " + std::to_string(rank) + ": a rank of the communicator passes -1");
+    if (rank != -1) refuse_argument("rank is ", rank, ": a rank of the communicator passes -1");
     if (ranks <= place.ranks) {
-      refuse_argument("nRanks is " + std::to_string(ranks) + ": more than the communicator's " +
-                      std::to_string(place.ranks) + " are needed");
+      refuse_argument("nRanks is ", ranks, ": more than the communicator's ", place.ranks, " are needed");
     }
     const tuttiConfig_t settings = converted(config);
     const bool is_root = id != nullptr;
@@ -150,11 +146,6 @@ TUTTI_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclU
       }
       return result;
     };
-    return make_apart(made, grow, settings.blocking != 0);
+    return make_apart(made, grow);
   });
 }
-
-TUTTI_NCCL_ALIAS(ncclCommSplit)
-TUTTI_NCCL_ALIAS(ncclCommShrink)
-TUTTI_NCCL_ALIAS(ncclCommGetUniqueId)
-TUTTI_NCCL_ALIAS(ncclCommGrow)

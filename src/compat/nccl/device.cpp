@@ -14,8 +14,9 @@ namespace {
 constexpr int kMemoryType = 2, kIsManaged = 8;
 constexpr unsigned kOnDevice = 2;
 
-/// Functions of the driver.
+/// Functions of the driver, and whether it has all of them.
 struct Driver {
+  bool is_complete = true;
   int (*cuCtxGetDevice)(int*);
   int (*cuCtxGetCurrent)(void**);
   int (*cuCtxSetCurrent)(void*);
@@ -39,6 +40,7 @@ void find_driver() {
     Driver driver{};
     const auto find = [&](auto*& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      driver.is_complete &= function != nullptr;
     };
     find(driver.cuCtxGetDevice, "cuCtxGetDevice");
     find(driver.cuCtxGetCurrent, "cuCtxGetCurrent");
@@ -48,10 +50,7 @@ void find_driver() {
     find(driver.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
     return driver;
   }();
-  const bool complete = kDriver.cuCtxGetDevice != nullptr && kDriver.cuCtxGetCurrent != nullptr &&
-                        kDriver.cuCtxSetCurrent != nullptr && kDriver.cuPointerGetAttribute != nullptr &&
-                        kDriver.cuDeviceGetCount != nullptr && kDriver.cuDevicePrimaryCtxRetain != nullptr;
-  if (complete) g_driver.store(&kDriver, std::memory_order_release);
+  if (kDriver.is_complete) g_driver.store(&kDriver, std::memory_order_release);
 }
 
 bool is_device_memory(const void* memory) {
@@ -82,8 +81,7 @@ Context::Context() {
 Context::Context(int device) {
   const int result = g_driver.load()->cuDevicePrimaryCtxRetain(&context_, device);
   if (result == 0) return;
-  refuse(ncclUnhandledCudaError,
-         "GPU " + std::to_string(device) + " cannot be used: CUDA's error " + std::to_string(result));
+  refuse(ncclUnhandledCudaError, "GPU ", device, " cannot be used: CUDA's error ", result);
 }
 
 void Context::use() const {

@@ -95,21 +95,19 @@ void add_pending(Pending pending) { t_group.pending.push_back(pending); }
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
 
-TUTTI_NCCL_API ncclResult_t ncclGroupStart(void) {
+TUTTI_NCCL_API(ncclResult_t, ncclGroupStart) {
   return guarded(nullptr, [] {
     const ncclResult_t result = done(tuttiGroupStart());
     if (result == ncclSuccess) ++t_group.depth;
     return result;
   });
 }
-TUTTI_NCCL_ALIAS(ncclGroupStart)
 
-TUTTI_NCCL_API ncclResult_t ncclGroupEnd(void) {
+TUTTI_NCCL_API(ncclResult_t, ncclGroupEnd) {
   return guarded(nullptr, [] { return end(); });
 }
-TUTTI_NCCL_ALIAS(ncclGroupEnd)
 
-TUTTI_NCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+TUTTI_NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* info) {
   return guarded(nullptr, [&] {
     if (t_group.depth == 0) refuse(ncclInvalidUsage, "ncclGroupSimulateEnd without a ncclGroupStart on this thread");
     check_header(info, 0x74685283, "ncclSimInfo_t", "NCCL_SIM_INFO_INITIALIZER");
@@ -127,4 +125,3 @@ TUTTI_NCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
     return result;
   });
 }
-TUTTI_NCCL_ALIAS(ncclGroupSimulateEnd)

@@ -48,9 +48,14 @@ ncclComm* fresh_handle(Region& r) {
   return g_handles.load(std::memory_order_relaxed) + r.used++;
 }
 
-}  // namespace
+void give_back(ncclComm* handle, ncclComm::State state) {
+  handle->state.store(state, std::memory_order_release);
+  Region& r = region();
+  const std::lock_guard lock(r.mutex);
+  r.retired.push_back(handle);
+}
 
-void refuse(ncclResult_t code, const std::string& text) { throw Refusal(code, text); }
+}  // namespace
 
 ncclComm* make_handle() {
   Region& r = region();
@@ -65,30 +70,19 @@ void retire_handle(ncclComm* handle) {
     const std::lock_guard lock(handle->mutex);
     handle->late_scalars = decltype(handle->late_scalars)();  // frees its memory, which `= {}` would keep
   }
-  handle->state.store(ncclComm::State::Gone, std::memory_order_release);
-  Region& r = region();
-  const std::lock_guard lock(r.mutex);
-  r.retired.push_back(handle);
+  give_back(handle, ncclComm::State::Gone);
 }
 
-void drop_handle(ncclComm* handle) {
-  handle->state.store(ncclComm::State::Unused, std::memory_order_release);
-  Region& r = region();
-  const std::lock_guard lock(r.mutex);
-  r.retired.push_back(handle);
-}
+void drop_handle(ncclComm* handle) { give_back(handle, ncclComm::State::Unused); }
 
 void refuse_handle(ncclComm_t comm) {
   if (comm == nullptr) refuse_argument("comm is NULL");
   const auto state = is_handle(comm) ? comm->state.load(std::memory_order_acquire) : ncclComm::State::Unused;
-  switch (state) {
-    case ncclComm::State::Gone:
-      refuse_argument("comm was destroyed or aborted: a call came after ncclCommDestroy or ncclCommAbort");
-    case ncclComm::State::Making:
-      refuse_argument("comm is still being made: it is valid after the outermost ncclGroupEnd");
-    default:
-      refuse_argument("comm is not a communicator: it was never set, or was overwritten");
-  }
+  if (state == ncclComm::State::Gone)
+    refuse_argument("comm was destroyed or aborted: a call came after ncclCommDestroy or ncclCommAbort");
+  if (state == ncclComm::State::Making)
+    refuse_argument("comm is still being made: it is valid after the outermost ncclGroupEnd");
+  refuse_argument("comm is not a communicator: it was never set, or was overwritten");
 }
 
 void set_error(const char* text, ncclComm_t comm) {

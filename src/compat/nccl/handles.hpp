@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -15,7 +16,6 @@ struct ncclComm {
   enum class State : int { Unused, Making, Live, Gone };
   std::atomic<State> state{State::Unused};
   std::atomic<bool> revoked{false};
-  bool blocking = true;
   int device = -1;             ///< CUDA's number; -1: none
   tuttiComm_t comm = nullptr;  ///< constant while Live
   std::mutex mutex;            ///< guards what follows
@@ -31,8 +31,20 @@ struct Refusal : std::runtime_error {
   Refusal(ncclResult_t result, const std::string& text) : std::runtime_error(text), code(result) {}
   ncclResult_t code;
 };
-[[noreturn]] void refuse(ncclResult_t code, const std::string& text);
-[[noreturn]] inline void refuse_argument(const std::string& text) { refuse(ncclInvalidArgument, text); }
+inline std::string text_of(std::string text) { return text; }
+template <std::integral Number>
+std::string text_of(Number number) {
+  return std::to_string(number);
+}
+/// The reason is what the parts say, texts and numbers.
+template <class... Parts>
+[[noreturn]] void refuse(ncclResult_t code, Parts... parts) {
+  throw Refusal(code, (text_of(parts) + ...));
+}
+template <class... Parts>
+[[noreturn]] void refuse_argument(Parts... parts) {
+  refuse(ncclInvalidArgument, parts...);
+}
 
 /// A new handle, Making. Throws Refusal where too many are in use.
 ncclComm* make_handle();
@@ -108,6 +120,7 @@ template <class Function>
 
 }  // namespace tutti::nccl
 
-/// Defines NCCL's second name of a function, p…, after the first.
-#define TUTTI_NCCL_ALIAS(name) extern "C" __attribute__((visibility("default"), alias(#name))) decltype(name) p##name;
-#define TUTTI_NCCL_API extern "C" __attribute__((visibility("default")))
+/// Begins the definition of a function of NCCL's: its result, name and parameters. It also gets its second name, p….
+#define TUTTI_NCCL_API(result, name, ...)                                                 \
+  extern "C" __attribute__((visibility("default"), alias(#name))) decltype(name) p##name; \
+  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__)

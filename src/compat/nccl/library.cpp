@@ -29,14 +29,14 @@ constexpr std::array<const char*, ncclNumResults> kTexts = {
 ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
   live(comm);
   if (handle == nullptr) return ncclSuccess;
-  refuse_argument(std::string("this ") + what + " was not registered here: Tutti's are NULL");
+  refuse_argument("this ", what, " was not registered here: Tutti's are NULL");
 }
 
 void check_range(const void* buffer, size_t size) {
   if (buffer == nullptr) refuse_argument("buff is NULL");
   if (size == 0) refuse_argument("size is 0");
   if (reinterpret_cast<uintptr_t>(buffer) + size < reinterpret_cast<uintptr_t>(buffer)) {
-    refuse_argument("the buffer of " + std::to_string(size) + " bytes would pass the end of memory");
+    refuse_argument("the buffer of ", size, " bytes would pass the end of memory");
   }
 }
 
@@ -45,7 +45,7 @@ void check_range(const void* buffer, size_t size) {
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
 
-TUTTI_NCCL_API ncclResult_t ncclGetVersion(int* version) {
+TUTTI_NCCL_API(ncclResult_t, ncclGetVersion, int* version) {
   return guarded(nullptr, [&] {
     int& out = required(version, "version");
     const char* value = nullptr;
@@ -55,18 +55,18 @@ TUTTI_NCCL_API ncclResult_t ncclGetVersion(int* version) {
   });
 }
 
-TUTTI_NCCL_API const char* ncclGetErrorString(ncclResult_t result) {
+TUTTI_NCCL_API(const char*, ncclGetErrorString, ncclResult_t result) {
   const auto index = static_cast<unsigned>(number_of(result));
   return index < kTexts.size() ? kTexts[index] : "unknown result code";
 }
 
-TUTTI_NCCL_API const char* ncclGetLastError(ncclComm_t comm) { return last_error(comm); }
+TUTTI_NCCL_API(const char*, ncclGetLastError, ncclComm_t comm) { return last_error(comm); }
 
 // The log's settings are read once: nothing to reset.
-TUTTI_NCCL_API void ncclResetDebugInit(void) {}
-TUTTI_NCCL_API void ncclResetDebugInitInternal(void) {}
+TUTTI_NCCL_API(void, ncclResetDebugInit) {}
+extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {}
 
-TUTTI_NCCL_API ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* config) {
+TUTTI_NCCL_API(ncclResult_t, ncclSetEncryption, const ncclEncryptionConfig_t* config) {
   return guarded(nullptr, [&] {
     check_header(config, "ncclEncryptionConfig_t", "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
     if (config->size < sizeof *config) refuse_argument("the ncclEncryptionConfig_t is too short");
@@ -75,7 +75,7 @@ TUTTI_NCCL_API ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* conf
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclMemAlloc(void** pointer, size_t size) {
+TUTTI_NCCL_API(ncclResult_t, ncclMemAlloc, void** pointer, size_t size) {
   return guarded(nullptr, [&] {
     void*& out = required(pointer, "ptr");
     find_driver();
@@ -84,11 +84,11 @@ TUTTI_NCCL_API ncclResult_t ncclMemAlloc(void** pointer, size_t size) {
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclMemFree(void* pointer) {
+TUTTI_NCCL_API(ncclResult_t, ncclMemFree, void* pointer) {
   return guarded(nullptr, [&] { return pointer == nullptr ? ncclSuccess : done(tuttiMemFree(pointer)); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, void** handle) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buffer, size_t size, void** handle) {
   return guarded(comm, [&] {
     live(comm);
     check_range(buffer, size);
@@ -97,33 +97,33 @@ TUTTI_NCCL_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
   return guarded(comm, [&] { return deregister(comm, handle, "buffer"); });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
-                                                   int flags) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
+               int flags) {
   return guarded(comm, [&] {
     live(comm);
     check_range(buffer, size);
     constexpr int kKnown =
         NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
-    if ((flags & ~kKnown) != 0) refuse_argument("winFlags is " + std::to_string(flags) + ": it has unknown flags");
+    if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
     return ncclSuccess;
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t window) {
   return guarded(comm, [&] { return deregister(comm, window, "window"); });
 }
 
 // Tutti counts no memory of GPUs; a communicator without a GPU has none.
-TUTTI_NCCL_API ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded(comm, [&] {
     const ncclComm& handle = live(comm);
     if (static_cast<unsigned>(number_of(stat)) > ncclStatGpuMemTotal) {
-      refuse_argument("stat " + std::to_string(number_of(stat)) + " is not an ncclCommMemStat_t");
+      refuse_argument("stat ", number_of(stat), " is not an ncclCommMemStat_t");
     }
     required(value, "value") = 0;
     if (handle.device >= 0) {
@@ -133,7 +133,7 @@ TUTTI_NCCL_API ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t 
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommQueryProperties(ncclComm_t comm, CommProperties* properties) {
+TUTTI_NCCL_API(ncclResult_t, ncclCommQueryProperties, ncclComm_t comm, CommProperties* properties) {
   return guarded(comm, [&] {
     const ncclComm& handle = live(comm);
     check_header(properties, "ncclCommProperties_t", "NCCL_COMM_PROPERTIES_INITIALIZER");
@@ -172,44 +172,22 @@ Team team(ncclComm_t comm, bool alone) {
   return made;
 }
 
+Team no_team(const char* name) {
+  set_error((std::string(name) + ": Tutti has no fabric of this kind; the team is empty").c_str());
+  return {0, 0, 0};
+}
+
 }  // namespace
 
 // No rank is given another's device memory: each is alone in its LSA team, and the rail team is everybody.
-TUTTI_NCCL_API Team ncclTeamWorld(ncclComm_t comm) { return team(comm, false); }
-TUTTI_NCCL_API Team ncclTeamRail(ncclComm_t comm) { return team(comm, false); }
-TUTTI_NCCL_API Team ncclTeamLsa(ncclComm_t comm) { return team(comm, true); }
-TUTTI_NCCL_API int ncclTeamRankToWorld(ncclComm_t comm, Team of, int rank) {
+TUTTI_NCCL_API(Team, ncclTeamWorld, ncclComm_t comm) { return team(comm, false); }
+TUTTI_NCCL_API(Team, ncclTeamRail, ncclComm_t comm) { return team(comm, false); }
+TUTTI_NCCL_API(Team, ncclTeamLsa, ncclComm_t comm) { return team(comm, true); }
+TUTTI_NCCL_API(int, ncclTeamRankToWorld, ncclComm_t comm, Team of, int rank) {
   return team(comm, false).rank + (rank - of.rank) * of.stride;
 }
-TUTTI_NCCL_API int ncclTeamRankToLsa(ncclComm_t comm, Team of, int rank) {
+TUTTI_NCCL_API(int, ncclTeamRankToLsa, ncclComm_t comm, Team of, int rank) {
   return team(comm, true).rank + (rank - of.rank) * of.stride;
 }
-TUTTI_NCCL_API Team ncclTeamCft(ncclComm_t, int) {
-  set_error("ncclTeamCft: Tutti has no fabric of this kind; the team is empty");
-  return {0, 0, 0};
-}
-TUTTI_NCCL_API Team ncclTeamCftMultimem(ncclComm_t) {
-  set_error("ncclTeamCftMultimem: Tutti has no fabric of this kind; the team is empty");
-  return {0, 0, 0};
-}
-
-TUTTI_NCCL_ALIAS(ncclGetVersion)
-TUTTI_NCCL_ALIAS(ncclGetErrorString)
-TUTTI_NCCL_ALIAS(ncclGetLastError)
-TUTTI_NCCL_ALIAS(ncclResetDebugInit)
-TUTTI_NCCL_ALIAS(ncclSetEncryption)
-TUTTI_NCCL_ALIAS(ncclMemAlloc)
-TUTTI_NCCL_ALIAS(ncclMemFree)
-TUTTI_NCCL_ALIAS(ncclCommRegister)
-TUTTI_NCCL_ALIAS(ncclCommDeregister)
-TUTTI_NCCL_ALIAS(ncclCommWindowRegister)
-TUTTI_NCCL_ALIAS(ncclCommWindowDeregister)
-TUTTI_NCCL_ALIAS(ncclCommMemStats)
-TUTTI_NCCL_ALIAS(ncclCommQueryProperties)
-TUTTI_NCCL_ALIAS(ncclTeamWorld)
-TUTTI_NCCL_ALIAS(ncclTeamRail)
-TUTTI_NCCL_ALIAS(ncclTeamLsa)
-TUTTI_NCCL_ALIAS(ncclTeamRankToWorld)
-TUTTI_NCCL_ALIAS(ncclTeamRankToLsa)
-TUTTI_NCCL_ALIAS(ncclTeamCft)
-TUTTI_NCCL_ALIAS(ncclTeamCftMultimem)
+TUTTI_NCCL_API(Team, ncclTeamCft, ncclComm_t, int) { return no_team("ncclTeamCft"); }
+TUTTI_NCCL_API(Team, ncclTeamCftMultimem, ncclComm_t) { return no_team("ncclTeamCftMultimem"); }

@@ -10,10 +10,9 @@ namespace tutti::nccl {
 
 /// A new communicator in *out. `create` makes Tutti's: at once, in the background, or, in a group, at its end. Throws
 /// Refusal.
-ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking = true);
+ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create);
 /// The same where Tutti makes such communicators outside groups only: in a group, a thread makes it at the end.
-ncclResult_t make_apart(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create,
-                        bool blocking = true);
+ncclResult_t make_apart(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create);
 /// Joins by an id.
 ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
 

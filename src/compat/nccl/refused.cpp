@@ -5,7 +5,7 @@ namespace tutti::nccl {
 namespace {
 
 ncclResult_t say(const char* name, const char* reason) {
-  return guarded(nullptr, [&]() -> ncclResult_t { refuse(ncclInvalidUsage, std::string(name) + ": " + reason); });
+  return guarded(nullptr, [&]() -> ncclResult_t { refuse(ncclInvalidUsage, name, ": ", reason); });
 }
 
 }  // namespace
@@ -30,5 +30,4 @@ int tutti_slots(int, int) {
 int tutti_pslots(int a, int b) { return tutti_slots(a, b); }
 
 // It writes parameters to the log, of which Tutti has none.
-TUTTI_NCCL_API void ncclParamDumpAll(void) {}
-TUTTI_NCCL_ALIAS(ncclParamDumpAll)
+TUTTI_NCCL_API(void, ncclParamDumpAll) {}

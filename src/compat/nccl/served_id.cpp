@@ -61,14 +61,14 @@ struct Resolved {
   explicit Resolved(const std::string& text) {
     const size_t colon = text.rfind(':');
     if (colon == std::string::npos || !is_port(text.substr(colon + 1))) {
-      refuse_argument("NCCL_COMM_ID=" + text + " is not address:port, with a port from 1 to 65535");
+      refuse_argument("NCCL_COMM_ID=", text, " is not address:port, with a port from 1 to 65535");
     }
     std::string host = text.substr(0, colon);
     if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     addrinfo hints = {};
     hints.ai_socktype = SOCK_STREAM;
     const int error = getaddrinfo(host.c_str(), text.c_str() + colon + 1, &hints, &list);
-    if (error != 0) refuse_argument("NCCL_COMM_ID=" + text + ": " + gai_strerror(error));
+    if (error != 0) refuse_argument("NCCL_COMM_ID=", text, ": ", gai_strerror(error));
   }
   Resolved(const Resolved&) = delete;
   Resolved& operator=(const Resolved&) = delete;
@@ -108,7 +108,7 @@ class Server {
     setsockopt(listener_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (listener_.fd() < 0 || bind(listener_.fd(), where.list->ai_addr, where.list->ai_addrlen) != 0 ||
         listen(listener_.fd(), 4096) != 0) {
-      refuse(ncclSystemError, "rank 0 cannot listen at NCCL_COMM_ID=" + text + ": " + strerror(errno));
+      refuse(ncclSystemError, "rank 0 cannot listen at NCCL_COMM_ID=", text, ": ", strerror(errno));
     }
     served_[0] = true;
   }
@@ -194,8 +194,8 @@ bool ask(const Resolved& where, const Question& question, ncclUniqueId& id, Cloc
   }
   if (got < sizeof answer) return false;
   if (answer.ranks != question.ranks) {
-    refuse_argument("rank " + std::to_string(question.rank) + " of " + std::to_string(question.ranks) +
-                    " asked at NCCL_COMM_ID=" + address() + ", where rank 0 is one of " + std::to_string(answer.ranks));
+    refuse_argument("rank ", question.rank, " of ", question.ranks, " asked at NCCL_COMM_ID=", address(),
+                    ", where rank 0 is one of ", answer.ranks);
   }
   id = answer.id;
   return true;
@@ -234,8 +234,8 @@ ncclUniqueId exchange_served_id(int ranks, int rank) {
   question.rank = rank;
   while (!ask(where, question, id, until)) {
     if (Clock::now() >= until) {
-      refuse(ncclTimeout, "rank " + std::to_string(rank) + ": rank 0 did not answer at NCCL_COMM_ID=" + text +
-                              " within TUTTI_INIT_TIMEOUT");
+      refuse(ncclTimeout, "rank ", rank, ": rank 0 did not answer at NCCL_COMM_ID=", text,
+             " within TUTTI_INIT_TIMEOUT");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -45,61 +45,33 @@ bool arithmetic(ScalarType type, Elements& elements) {
   }
 }
 
-constexpr const char* kOperators[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+constexpr tuttiRedOp_t kNone = -1;
 
-/// Of truth values: a sum is true where any is, a product where all are.
-bool of_bools(c10d::ReduceOp::RedOpType op, tuttiRedOp_t& result) {
-  switch (op) {
-    case c10d::ReduceOp::SUM:
-    case c10d::ReduceOp::MAX:
-    case c10d::ReduceOp::BOR:
-      result = tuttiMax;
-      return true;
-    case c10d::ReduceOp::PRODUCT:
-    case c10d::ReduceOp::MIN:
-    case c10d::ReduceOp::BAND:
-      result = tuttiMin;
-      return true;
-    case c10d::ReduceOp::BXOR:
-      result = tuttiBitXor;
-      return true;
-    default:
-      return false;
-  }
-}
+/// One of PyTorch's operators: Tutti's for numbers, and which numbers it is defined for; Tutti's for truth values.
+struct Operator {
+  enum class Numbers { All, Real, Whole };
+  const char* name;
+  tuttiRedOp_t of_numbers;
+  Numbers numbers;
+  tuttiRedOp_t of_bools;
 
-bool of_numbers(c10d::ReduceOp::RedOpType op, ScalarType type, tuttiRedOp_t& result) {
-  const bool complex = c10::isComplexType(type), whole = c10::isIntegralType(type, false);
-  switch (op) {
-    case c10d::ReduceOp::SUM:
-    case c10d::ReduceOp::PREMUL_SUM:
-      result = tuttiSum;
-      return true;
-    case c10d::ReduceOp::AVG:
-      result = tuttiAvg;
-      return true;
-    case c10d::ReduceOp::PRODUCT:
-      result = tuttiProd;
-      return !complex;
-    case c10d::ReduceOp::MIN:
-      result = tuttiMin;
-      return !complex;
-    case c10d::ReduceOp::MAX:
-      result = tuttiMax;
-      return !complex;
-    case c10d::ReduceOp::BAND:
-      result = tuttiBitAnd;
-      return whole;
-    case c10d::ReduceOp::BOR:
-      result = tuttiBitOr;
-      return whole;
-    case c10d::ReduceOp::BXOR:
-      result = tuttiBitXor;
-      return whole;
-    default:
-      return false;
+  bool is_defined_for(ScalarType type) const {
+    if (type == ScalarType::Bool) return of_bools != kNone;
+    if (numbers == Numbers::Whole) return c10::isIntegralType(type, false);
+    return numbers == Numbers::All || !c10::isComplexType(type);
   }
-}
+};
+
+/// By c10d::ReduceOp::RedOpType. Of truth values, a sum is true where any is, a product where all are.
+constexpr Operator kOperators[] = {{"SUM", tuttiSum, Operator::Numbers::All, tuttiMax},
+                                   {"AVG", tuttiAvg, Operator::Numbers::All, kNone},
+                                   {"PRODUCT", tuttiProd, Operator::Numbers::Real, tuttiMin},
+                                   {"MIN", tuttiMin, Operator::Numbers::Real, tuttiMin},
+                                   {"MAX", tuttiMax, Operator::Numbers::Real, tuttiMax},
+                                   {"BAND", tuttiBitAnd, Operator::Numbers::Whole, tuttiMin},
+                                   {"BOR", tuttiBitOr, Operator::Numbers::Whole, tuttiMax},
+                                   {"BXOR", tuttiBitXor, Operator::Numbers::Whole, tuttiBitXor},
+                                   {"PREMUL_SUM", tuttiSum, Operator::Numbers::All, kNone}};
 
 bool in_order(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
@@ -127,13 +99,15 @@ Elements moved(ScalarType type) {
 
 Fold::Fold(const char* call, const c10d::ReduceOp& op, ScalarType type) {
   const auto kind = static_cast<c10d::ReduceOp::RedOpType>(op);
-  const std::string name = kind < std::size(kOperators) ? kOperators[kind] : "an unknown operator";
+  const Operator* const known = kind < std::size(kOperators) ? &kOperators[kind] : nullptr;
   if (!arithmetic(type, elements_)) {
     refuse(call, std::string("there is no arithmetic for ") + c10::toString(type) + "; it can be moved, not reduced");
   }
-  if (!(type == ScalarType::Bool ? of_bools(kind, op_) : of_numbers(kind, type, op_))) {
+  if (known == nullptr || !known->is_defined_for(type)) {
+    const std::string name = known != nullptr ? known->name : "an unknown operator";
     refuse(call, "unsupported reduction operation: " + name + " is not defined for " + c10::toString(type));
   }
+  op_ = type == ScalarType::Bool ? known->of_bools : known->of_numbers;
   if (kind == c10d::ReduceOp::PREMUL_SUM) scalar_ = scalar_of(call, op, type);
 }
 
@@ -214,10 +188,8 @@ std::vector<size_t> PackedList::counts(const Elements& elements) const {
 }
 
 bool PackedList::even() const {
-  for (const auto& tensor : tensors_) {
-    if (tensor.numel() != tensors_.front().numel()) return false;
-  }
-  return true;
+  return std::all_of(tensors_.begin(), tensors_.end(),
+                     [&](const auto& tensor) { return tensor.numel() == tensors_.front().numel(); });
 }
 
 void PackedList::unpack() {

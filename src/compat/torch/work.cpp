@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -48,14 +49,9 @@ std::exception_ptr as_torch_error(milliseconds limit) {
     throw;
   } catch (const tutti::Error& error) {
     const std::string text = text_of(error, limit);
-    switch (error.code()) {
-      case tutti::Code::InvalidArgument:
-        return made<c10::ValueError>(text);
-      case tutti::Code::Unsupported:
-        return made<c10::NotImplementedError>(text);
-      default:
-        return made<c10::DistBackendError>(text);
-    }
+    if (error.code() == tutti::Code::InvalidArgument) return made<c10::ValueError>(text);
+    if (error.code() == tutti::Code::Unsupported) return made<c10::NotImplementedError>(text);
+    return made<c10::DistBackendError>(text);
   } catch (...) {
     return std::current_exception();
   }
@@ -124,10 +120,7 @@ bool Work::wait(milliseconds timeout) {
 }
 
 bool CoalescedWork::isCompleted() {
-  for (const auto& part : parts_) {
-    if (!part->isCompleted()) return false;
-  }
-  return true;
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
 }
 
 bool CoalescedWork::isSuccess() const { return exception() == nullptr; }

@@ -28,6 +28,19 @@ class Torn : public Error {
 Path step_folder(const Path& folder, int64_t step);
 Path rank_file(const Path& folder, int rank, const char* suffix);
 
+/// Elements [first, first + count) of the box that begins at `start` of a tensor of shape `full`.
+struct Box {
+  std::vector<size_t> full, start, shape;
+  size_t first = 0, count = 0;
+};
+
+/// A piece that a rank has saved, and where it lies in the rank's file: an entry of the rank's table.
+struct Saved : Box {
+  std::string name, checksum;
+  size_t offset = 0;
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Saved, name, full, start, shape, first, count, offset, checksum)
+};
+
 /// The steps of a folder's complete checkpoints, the newest first.
 std::vector<int64_t> steps_in(const Path& folder);
 

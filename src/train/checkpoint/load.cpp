@@ -12,19 +12,6 @@
 namespace tutti::train {
 namespace {
 
-/// Elements [first, first + count) of the box that begins at `start` of a tensor of shape `full`.
-struct Box {
-  std::vector<size_t> full, start, shape;
-  size_t first = 0, count = 0;
-};
-
-/// A piece that some rank has saved.
-struct Saved : Box {
-  std::string name, checksum;
-  Path file;
-  size_t offset = 0;
-};
-
 /// A piece's values, and where they come from: arrays of `count` elements, one after another.
 struct Values {
   std::vector<float> arrays;
@@ -137,17 +124,8 @@ class Loader {
     const int ranks = manifest_.at("ranks").get<int>();
     for (int rank = 0; rank < ranks; ++rank) {
       for (const nlohmann::json& entry : read_json(rank_file(folder_, rank, "json"))) {
-        Saved saved;
-        entry.at("name").get_to(saved.name);
-        entry.at("full").get_to(saved.full);
-        entry.at("start").get_to(saved.start);
-        entry.at("shape").get_to(saved.shape);
-        entry.at("first").get_to(saved.first);
-        entry.at("count").get_to(saved.count);
-        entry.at("offset").get_to(saved.offset);
-        entry.at("checksum").get_to(saved.checksum);
-        saved.file = rank_file(folder_, rank, "bin");
-        saved_[saved.name].push_back(std::move(saved));
+        auto saved = entry.get<Saved>();
+        saved_[saved.name].emplace_back(rank_file(folder_, rank, "bin"), std::move(saved));
       }
     }
   }
@@ -156,15 +134,15 @@ class Loader {
   void load(const Parameter& p, size_t first, size_t count, const StatePiece& piece, size_t at) {
     const Box mine{p.full, p.start, p.shape, first, count};
     Values values(count);
-    for (const Saved& saved : saved_[p.name]) {
+    for (const auto& [file, saved] : saved_[p.name]) {
       if (saved.full != p.full) {
         throw Error(Code::Mismatch,
                     fmt::format("checkpoint: {} is of another model: {} is [{}] there and [{}] here", folder_.string(),
                                 p.name, fmt::join(saved.full, ", "), fmt::join(p.full, ", ")));
       }
-      if (!fits(saved)) throw Torn(saved.file, p.name + " does not fit its tensor");
+      if (!fits(saved)) throw Torn(file, p.name + " does not fit its tensor");
       const bool apart = same_box(saved, mine) && (saved.first >= first + count || first >= saved.first + saved.count);
-      if (!apart) copy_common(saved, read(saved), mine, values);
+      if (!apart) copy_common(saved, read(file, saved), mine, values);
     }
     const auto missing = static_cast<size_t>(std::count(values.known.begin(), values.known.end(), false));
     if (missing > 0) {
@@ -178,18 +156,18 @@ class Loader {
     }
   }
 
-  std::vector<float> read(const Saved& saved) const {
+  static std::vector<float> read(const Path& file, const Saved& saved) {
     std::vector<float> values(kArrays * saved.count);
     const auto bytes = std::as_writable_bytes(std::span(values));
-    read_bytes(saved.file, saved.offset, bytes);
+    read_bytes(file, saved.offset, bytes);
     if (checksum(bytes) == saved.checksum) return values;
-    throw Torn(saved.file, saved.name + " has another checksum");
+    throw Torn(file, saved.name + " has another checksum");
   }
 
   Path folder_;
   const CheckpointPart& part_;
   nlohmann::json manifest_;
-  std::map<std::string, std::vector<Saved>> saved_;  // by the parameter's name
+  std::map<std::string, std::vector<std::pair<Path, Saved>>> saved_;  // by the parameter's name
 };
 
 /// What to do about a checkpoint that is torn.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "train/checkpoint/files.hpp"
 #include "tutti/train/checkpoint.hpp"
@@ -34,14 +35,9 @@ void write_rank(const Path& folder, const CheckpointPart& part) {
       const bool others_too = !p.sharded() && !p.expert;  // all tensor-parallel ranks hold it
       if (from >= to || (others_too && part.tp_rank != 0)) continue;
       const size_t offset = file.size();
-      pieces.push_back({{"name", p.name},
-                        {"full", p.full},
-                        {"start", p.start},
-                        {"shape", p.shape},
-                        {"first", from - p.offset},
-                        {"count", to - from},
-                        {"offset", offset},
-                        {"checksum", append(file, part.device, piece, from - piece.first, to - from)}});
+      std::string checksum = append(file, part.device, piece, from - piece.first, to - from);
+      const Box box{p.full, p.start, p.shape, from - p.offset, to - from};
+      pieces.push_back(Saved{box, p.name, std::move(checksum), offset});
     }
   }
   file.sync();

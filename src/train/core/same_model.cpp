@@ -1,6 +1,5 @@
 // All ranks must train the same model: a difference would end in a mismatch, or worse in a wrong sum, much later.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,16 +12,6 @@ namespace tutti::train {
 namespace {
 
 constexpr size_t kTextBytes = 400;
-
-std::string describe(std::span<const UnitState> units, DType type, const std::string& also) {
-  std::string text = also + "\n";
-  for (const UnitState& unit : units) {
-    for (const Parameter& p : unit.layout->parameters()) {
-      text += fmt::format("{} [{}] {}\n", p.name, fmt::join(p.full, ", "), name_of(type));
-    }
-  }
-  return text;
-}
 
 /// Where `mine` first differs from rank 0's `theirs`; "" if nowhere.
 std::string first_difference(const std::string& mine, const std::string& theirs) {
@@ -58,10 +47,6 @@ void check_same(Communicator& world, const char* what, const std::string& mine) 
                                             "and text",
                                             what, rank, found));
   }
-}
-
-void check_same_model(Collectives& comm, std::span<const UnitState> units, DType type, const std::string& also) {
-  if (!comm.absent()) check_same(comm.communicator(), "models", describe(units, type, also));
 }
 
 }  // namespace tutti::train

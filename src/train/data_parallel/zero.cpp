@@ -24,7 +24,7 @@ class Zero final : public DataParallel {
     }
     weights_->attach();
     gradients_->attach();
-    each_shard([&](Shard& shard) { shard.adam = Adam(state_.ledger, shard.weights); });
+    state_.each_shard([&](Shard& shard) { shard.adam = Adam(state_.ledger, shard.weights); });
   }
 
   void load(size_t unit, std::span<const float> values) override {
@@ -52,7 +52,7 @@ class Zero final : public DataParallel {
   std::vector<StatePiece> state() override {
     weights_->settle();  // the caller may write the pieces
     std::vector<StatePiece> pieces;
-    each_shard([&](Shard& shard) {
+    state_.each_shard([&](Shard& shard) {
       pieces.push_back({shard.unit, shard.piece_first, shard.master(), shard.adam.moment1(), shard.adam.moment2(),
                         shard.piece_first, shard.piece_count()});
     });
@@ -60,7 +60,7 @@ class Zero final : public DataParallel {
   }
 
   void state_replaced() override {
-    each_shard([&](Shard& shard) { update_weights(shard); });
+    state_.each_shard([&](Shard& shard) { update_weights(shard); });
     for (size_t unit = 0; unit < state_.units.size(); ++unit) weights_->changed(unit, Purpose::Setup);
   }
 
@@ -76,7 +76,7 @@ class Zero final : public DataParallel {
   double square_sum() override {
     double dense = 0, experts = 0;
     bool have_experts = false;
-    each_shard([&](Shard& shard) {
+    state_.each_shard([&](Shard& shard) {
       const bool expert = shard.comm == &state_.groups.experts;
       have_experts |= expert;
       (expert ? experts : dense) += square_sum_of(shard);
@@ -95,13 +95,6 @@ class Zero final : public DataParallel {
 
  private:
   Device& device() const { return state_.device(); }
-
-  template <class Function>
-  void each_shard(Function&& function) {
-    for (auto& shards : state_.shards) {
-      for (Shard& shard : shards) function(shard);
-    }
-  }
 
   void update_weights(Shard& shard) {
     if (!shard.adam.master().empty()) device().convert(shard.weights, shard.adam.master());
@@ -125,18 +118,28 @@ class Zero final : public DataParallel {
 
 }  // namespace
 
-size_t ZeroState::parameters() const {
-  size_t count = 0;
+Buffer ZeroState::hold_whole(Kind kind, Span UnitState::*of_unit, Span Shard::*of_shard) {
+  size_t count = 0, first = 0;
   for (const UnitState& unit : units) count += unit.layout->count();
-  return count;
+  Buffer memory = ledger.allocate(kind, count, options.weights, true);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    const Span whole = memory.span().part(first, units[unit].layout->count());
+    first += whole.count;
+    units[unit].*of_unit = whole;
+    for (Shard& shard : shards[unit]) shard.*of_shard = shard.piece(whole);
+  }
+  return memory;
 }
 
-size_t ZeroState::shard_elements() const {
-  size_t count = 0;
-  for (const auto& of_unit : shards) {
-    for (const Shard& shard : of_unit) count += shard.piece_count();
-  }
-  return count;
+Buffer ZeroState::hold_pieces(Kind kind, Span Shard::*of_shard) {
+  size_t count = 0, first = 0;
+  each_shard([&](Shard& shard) { count += shard.piece_count(); });
+  Buffer memory = ledger.allocate(kind, count, options.weights, true);
+  each_shard([&](Shard& shard) {
+    shard.*of_shard = memory.span().part(first, shard.piece_count());
+    first += shard.piece_count();
+  });
+  return memory;
 }
 
 StateBytes state_bytes(DataParallelMode mode, DType weights, double parameters, int replicas) {

@@ -34,8 +34,16 @@ struct ZeroState {
   std::span<UnitState> units;
   std::vector<std::vector<Shard>> shards;  // [unit]
   Device& device() const { return ledger.device(); }
-  size_t parameters() const;
-  size_t shard_elements() const;  // this rank's pieces of all units
+  template <class Function>
+  void each_shard(Function function) {
+    for (auto& of_unit : shards) {
+      for (Shard& shard : of_unit) function(shard);
+    }
+  }
+  /// Memory for all units whole. Sets each unit's span of it, and each shard's.
+  Buffer hold_whole(Kind kind, Span UnitState::*of_unit, Span Shard::*of_shard);
+  /// Memory for this rank's pieces of all units. Sets each shard's span of it.
+  Buffer hold_pieces(Kind kind, Span Shard::*of_shard);
 };
 
 /// Who holds the weights.

@@ -45,16 +45,7 @@ class WholeGradients final : public Scattered {
   using Scattered::Scattered;
   ~WholeGradients() override { (void)tuttiStreamSynchronize(stream_); }
 
-  void attach() override {
-    memory_ = state_.ledger.allocate(Kind::Gradients, state_.parameters(), state_.options.weights, true);
-    size_t first = 0;
-    for (size_t unit = 0; unit < state_.units.size(); ++unit) {
-      UnitState& of = state_.units[unit];
-      of.gradients = memory_.span().part(first, of.layout->count());
-      first += of.layout->count();
-      for (Shard& shard : state_.shards[unit]) shard.gradients = shard.piece(of.gradients);
-    }
-  }
+  void attach() override { memory_ = state_.hold_whole(Kind::Gradients, &UnitState::gradients, &Shard::gradients); }
   void start_step() override {
     Scattered::start_step();
     state_.device().zero(memory_.span().data, memory_.bytes());
@@ -91,14 +82,7 @@ class ShardedGradients final : public Scattered {
 
   void attach() override {
     whole_.resize(state_.units.size());
-    memory_ = state_.ledger.allocate(Kind::Gradients, state_.shard_elements(), state_.options.weights, true);
-    size_t first = 0;
-    for (auto& shards : state_.shards) {
-      for (Shard& shard : shards) {
-        shard.gradients = memory_.span().part(first, shard.piece_count());
-        first += shard.piece_count();
-      }
-    }
+    memory_ = state_.hold_pieces(Kind::Gradients, &Shard::gradients);
   }
   void start_step() override {
     Scattered::start_step();

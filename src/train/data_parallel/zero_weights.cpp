@@ -37,15 +37,8 @@ class WholeWeights final : public Gathered {
 
   void attach() override {
     Gathered::attach();
-    memory_ = state_.ledger.allocate(Kind::Weights, state_.parameters(), state_.options.weights, true);
+    memory_ = state_.hold_whole(Kind::Weights, &UnitState::weights, &Shard::weights);
     state_.device().zero(memory_.span().data, memory_.bytes());
-    size_t first = 0;
-    for (size_t unit = 0; unit < state_.units.size(); ++unit) {
-      UnitState& of = state_.units[unit];
-      of.weights = memory_.span().part(first, of.layout->count());
-      first += of.layout->count();
-      for (Shard& shard : state_.shards[unit]) shard.weights = shard.piece(of.weights);
-    }
   }
   void needed(size_t unit, Pass /*pass*/) override { await(unit); }
   void next(size_t /*unit*/) override {}
@@ -67,15 +60,8 @@ class ShardedWeights final : public Gathered {
   void attach() override {
     Gathered::attach();
     gathered_.resize(state_.units.size());
-    memory_ = state_.ledger.allocate(Kind::Weights, state_.shard_elements(), state_.options.weights, true);
+    memory_ = state_.hold_pieces(Kind::Weights, &Shard::weights);
     if (memory_.count() > 0) state_.device().zero(memory_.span().data, memory_.bytes());
-    size_t first = 0;
-    for (auto& shards : state_.shards) {
-      for (Shard& shard : shards) {
-        shard.weights = memory_.span().part(first, shard.piece_count());
-        first += shard.piece_count();
-      }
-    }
   }
   void needed(size_t unit, Pass /*pass*/) override {
     hold(unit);

@@ -127,7 +127,7 @@ class HostDevice final : public HostKernels {
     const auto flag = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
     const auto small = [](size_t value) { return static_cast<blasint>(value); };
     blas_.sgemm(CblasRowMajor, flag(g.transpose_a), flag(g.transpose_b), small(g.m), small(g.n), small(g.k), g.alpha,
-                g.a, small(g.lda), g.b, small(g.ldb), g.beta, g.c, small(g.ldc));
+                g.a.data, small(g.a.ld), g.b.data, small(g.b.ld), g.beta, g.c.data, small(g.c.ld));
   }
 
  private:

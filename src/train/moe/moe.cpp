@@ -156,34 +156,21 @@ class Moe final : public Layer {
                        size_t weight, const Buffer& y, size_t out, bool transpose) {
     const Entries rows = kept.dispatch->experts()[expert];
     if (rows.count == 0) return;
-    call.device().gemm({.transpose_b = transpose,
-                        .m = rows.count,
-                        .n = out,
-                        .k = in,
-                        .a = x.f32() + rows.first * in,
-                        .lda = in,
-                        .b = call.weights + weight + expert * in * out,
-                        .ldb = transpose ? in : out,
-                        .c = y.f32() + rows.first * out,
-                        .ldc = out});
+    const ConstMatrix a{x.f32() + rows.first * in, in};
+    const ConstMatrix b{call.weights + weight + expert * in * out, transpose ? in : out};
+    const Matrix c{y.f32() + rows.first * out, out};
+    call.device().gemm({.transpose_b = transpose, .m = rows.count, .n = out, .k = in, .a = a, .b = b, .c = c});
   }
   /// gradients[expert] ← … + dyᵀ · x / ranks of the expert axis.
   void add_product(const Call& call, const MoeRecord& kept, size_t expert, const Buffer& dy, size_t out,
                    const Buffer& x, size_t in, float* gradients) const {
     const Entries rows = kept.dispatch->experts()[expert];
     if (rows.count == 0) return;
-    call.device().gemm({.transpose_a = true,
-                        .m = out,
-                        .n = in,
-                        .k = rows.count,
-                        .a = dy.f32() + rows.first * out,
-                        .lda = out,
-                        .b = x.f32() + rows.first * in,
-                        .ldb = in,
-                        .c = gradients + expert * in * out,
-                        .ldc = in,
-                        .alpha = 1 / static_cast<float>(parallel_.ep().size()),
-                        .beta = 1});
+    const ConstMatrix a{dy.f32() + rows.first * out, out}, b{x.f32() + rows.first * in, in};
+    const Matrix c{gradients + expert * in * out, in};
+    const float share = 1 / static_cast<float>(parallel_.ep().size());
+    call.device().gemm(
+        {.transpose_a = true, .m = out, .n = in, .k = rows.count, .a = a, .b = b, .c = c, .alpha = share, .beta = 1});
   }
 
   ParallelContext parallel_;

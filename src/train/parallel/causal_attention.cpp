@@ -21,29 +21,11 @@ class CausalAttention final : public Attention {
     kept->p = call.make(call.batch.sequences * heads_ * t * t);
     Tensor out = call.make(call.batch.tokens_count() * heads_ * width_);
     for (size_t i = 0; i < call.batch.sequences * heads_; ++i) {
-      const At at = place(i, t);
-      const float* const q = qkv->f32() + at.qkv;
-      float* const p = kept->p->f32() + i * t * t;
-      call.device().gemm({.transpose_b = true,
-                          .m = t,
-                          .n = t,
-                          .k = width_,
-                          .a = q,
-                          .lda = 3 * row(),
-                          .b = q + row(),
-                          .ldb = 3 * row(),
-                          .c = p,
-                          .ldc = t});
-      call.device().softmax({t, t}, factor_, true, p, nullptr);
-      call.device().gemm({.m = t,
-                          .n = width_,
-                          .k = t,
-                          .a = p,
-                          .lda = t,
-                          .b = q + 2 * row(),
-                          .ldb = 3 * row(),
-                          .c = out->f32() + at.out,
-                          .ldc = row()});
+      const Matrix q = qkv_of(*qkv, i, t, 0), k = qkv_of(*qkv, i, t, 1), v = qkv_of(*qkv, i, t, 2);
+      const Matrix p{kept->p->f32() + i * t * t, t};
+      call.device().gemm({.transpose_b = true, .m = t, .n = t, .k = width_, .a = q, .b = k, .c = p});
+      call.device().softmax({t, t}, factor_, true, p.data, nullptr);
+      call.device().gemm({.m = t, .n = width_, .k = t, .a = p, .b = v, .c = out_of(*out, i, t)});
     }
     record = std::move(kept);
     return out;
@@ -54,49 +36,27 @@ class CausalAttention final : public Attention {
     const Tensor& kept = static_cast<AttentionRecord&>(record).p;
     Tensor d_qkv = call.make(qkv->count());
     const Tensor scores = call.make(t * t);
-    float* const ds = scores->f32();
+    const Matrix ds{scores->f32(), t};
     for (size_t i = 0; i < call.batch.sequences * heads_; ++i) {
-      const At at = place(i, t);
-      const float *const q = qkv->f32() + at.qkv, *const k = q + row(), *const v = k + row();
-      float *const dq = d_qkv->f32() + at.qkv, *const dk = dq + row(), *const dv = dk + row();
-      const float *const p = kept->f32() + i * t * t, *const d = d_out->f32() + at.out;
-      const size_t ld = 3 * row();
-      call.device().gemm({.transpose_a = true,
-                          .m = t,
-                          .n = width_,
-                          .k = t,
-                          .a = p,
-                          .lda = t,
-                          .b = d,
-                          .ldb = row(),
-                          .c = dv,
-                          .ldc = ld});
-      call.device().gemm({.transpose_b = true,
-                          .m = t,
-                          .n = t,
-                          .k = width_,
-                          .a = d,
-                          .lda = row(),
-                          .b = v,
-                          .ldb = ld,
-                          .c = ds,
-                          .ldc = t});
-      call.device().softmax_backward({t, t}, factor_, p, nullptr, ds);
-      call.device().gemm({.m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = k, .ldb = ld, .c = dq, .ldc = ld});
-      call.device().gemm(
-          {.transpose_a = true, .m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = q, .ldb = ld, .c = dk, .ldc = ld});
+      const Matrix q = qkv_of(*qkv, i, t, 0), k = qkv_of(*qkv, i, t, 1), v = qkv_of(*qkv, i, t, 2);
+      const Matrix dq = qkv_of(*d_qkv, i, t, 0), dk = qkv_of(*d_qkv, i, t, 1), dv = qkv_of(*d_qkv, i, t, 2);
+      const Matrix p{kept->f32() + i * t * t, t}, d = out_of(*d_out, i, t);
+      call.device().gemm({.transpose_a = true, .m = t, .n = width_, .k = t, .a = p, .b = d, .c = dv});
+      call.device().gemm({.transpose_b = true, .m = t, .n = t, .k = width_, .a = d, .b = v, .c = ds});
+      call.device().softmax_backward({t, t}, factor_, p.data, nullptr, ds.data);
+      call.device().gemm({.m = t, .n = width_, .k = t, .a = ds, .b = k, .c = dq});
+      call.device().gemm({.transpose_a = true, .m = t, .n = width_, .k = t, .a = ds, .b = q, .c = dk});
     }
     return d_qkv;
   }
 
  private:
-  /// Where the q of a sequence's head, and its output, begin.
-  struct At {
-    size_t qkv, out;
-  };
-  At place(size_t i, size_t t) const {
-    const size_t first_row = i / heads_ * t, head = i % heads_ * width_;
-    return {first_row * 3 * row() + head, first_row * row() + head};
+  /// The q (`part` 0), k (1) or v (2) of a sequence's head, and its output.
+  Matrix qkv_of(const Buffer& qkv, size_t i, size_t t, size_t part) const {
+    return {qkv.f32() + (i / heads_ * t * 3 + part) * row() + i % heads_ * width_, 3 * row()};
+  }
+  Matrix out_of(const Buffer& out, size_t i, size_t t) const {
+    return {out.f32() + i / heads_ * t * row() + i % heads_ * width_, row()};
   }
   size_t row() const { return heads_ * width_; }
 

@@ -15,16 +15,8 @@ void check_divides(const char* part, size_t by, const std::string& whole, size_t
 }
 
 void Linear::multiply(const Call& call, size_t rows, const float* x, float* y) const {
-  call.device().gemm({.transpose_b = true,
-                      .m = rows,
-                      .n = out,
-                      .k = in,
-                      .a = x,
-                      .lda = in,
-                      .b = call.weights + weight,
-                      .ldb = in,
-                      .c = y,
-                      .ldc = out});
+  const ConstMatrix w{call.weights + weight, in};
+  call.device().gemm({.transpose_b = true, .m = rows, .n = out, .k = in, .a = {x, in}, .b = w, .c = {y, out}});
 }
 
 void Linear::forward(const Call& call, size_t rows, const float* x, float* y) const {
@@ -33,23 +25,14 @@ void Linear::forward(const Call& call, size_t rows, const float* x, float* y) co
 }
 
 void Linear::backward_input(const Call& call, size_t rows, const float* dy, float* dx) const {
-  call.device().gemm(
-      {.m = rows, .n = in, .k = out, .a = dy, .lda = out, .b = call.weights + weight, .ldb = in, .c = dx, .ldc = in});
+  call.device().gemm({.m = rows, .n = in, .k = out, .a = {dy, out}, .b = {call.weights + weight, in}, .c = {dx, in}});
 }
 
 void Linear::backward_only_weight(const Call& call, size_t rows, const float* x, const float* dy,
                                   float* gradients) const {
-  call.device().gemm({.transpose_a = true,
-                      .m = out,
-                      .n = in,
-                      .k = rows,
-                      .a = dy,
-                      .lda = out,
-                      .b = x,
-                      .ldb = in,
-                      .c = gradients + weight,
-                      .ldc = in,
-                      .beta = 1});
+  const Matrix dw{gradients + weight, in};
+  call.device().gemm(
+      {.transpose_a = true, .m = out, .n = in, .k = rows, .a = {dy, out}, .b = {x, in}, .c = dw, .beta = 1});
 }
 
 void Linear::backward_weight(const Call& call, size_t rows, const float* x, const float* dy, float* gradients) const {

@@ -153,84 +153,50 @@ class RingAttention final : public Attention {
     }
   }
 
+  /// The block's part of queries (in q, k and v), of keys (and values), of values, and of outputs.
+  Matrix queries_of(const Block& block, const Buffer& qkv) const {
+    return {qkv.f32() + block.query * 3 * row_ + block.head, 3 * row_};
+  }
+  Matrix keys_of(const Block& block, const Buffer& keys) const {
+    return {keys.f32() + block.key * 2 * row_ + block.head, 2 * row_};
+  }
+  Matrix values_of(const Block& block, const Buffer& keys) const {
+    return {keys_of(block, keys).data + row_, 2 * row_};
+  }
+  Matrix outputs_of(const Block& block, const Buffer& out) const {
+    return {out.f32() + block.query * row_ + block.head, row_};
+  }
+
   void scores(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const Scratch& s) const {
-    call.device().gemm({.transpose_b = true,
-                        .m = s.half,
-                        .n = s.half,
-                        .k = width_,
-                        .a = qkv.f32() + block.query * 3 * row_ + block.head,
-                        .lda = 3 * row_,
-                        .b = keys.f32() + block.key * 2 * row_ + block.head,
-                        .ldb = 2 * row_,
-                        .c = s.scores->f32(),
-                        .ldc = s.half});
+    const Matrix q = queries_of(block, qkv), k = keys_of(block, keys), p{s.scores->f32(), s.half};
+    call.device().gemm({.transpose_b = true, .m = s.half, .n = s.half, .k = width_, .a = q, .b = k, .c = p});
   }
 
   void attend(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const RingRecord& kept,
               const Scratch& s) const {
     scores(call, block, qkv, keys, s);
     call.device().softmax({s.half, s.half}, factor(), block.causal, s.scores->f32(), s.log_sum->f32());
-    call.device().gemm({.m = s.half,
-                        .n = width_,
-                        .k = s.half,
-                        .a = s.scores->f32(),
-                        .lda = s.half,
-                        .b = keys.f32() + block.key * 2 * row_ + row_ + block.head,
-                        .ldb = 2 * row_,
-                        .c = s.out->f32(),
-                        .ldc = width_});
-    call.device().merge_attention({s.half, width_}, s.out->f32(), s.log_sum->f32(),
-                                  {kept.out->f32() + block.query * row_ + block.head, row_},
+    const Matrix p{s.scores->f32(), s.half}, v = values_of(block, keys), out{s.out->f32(), width_};
+    call.device().gemm({.m = s.half, .n = width_, .k = s.half, .a = p, .b = v, .c = out});
+    call.device().merge_attention({s.half, width_}, out.data, s.log_sum->f32(), outputs_of(block, *kept.out),
                                   kept.log_sum->f32() + block.log_sum);
   }
 
   void back(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const RingRecord& kept,
             const Gradients& gradients, const Scratch& s) const {
     Device& device = call.device();
-    const size_t t = s.half, ld = 2 * row_;
-    const float* const q = qkv.f32() + block.query * 3 * row_ + block.head;
-    const float* const k = keys.f32() + block.key * ld + block.head;
-    const float* const d_out = gradients.out.f32() + block.query * row_ + block.head;
-    float* const dq = gradients.qkv.f32() + block.query * 3 * row_ + block.head;
-    float* const dk = gradients.keys.f32() + block.key * ld + block.head;
-    float *const p = s.scores->f32(), *const ds = s.d_scores->f32();
+    const size_t t = s.half;
+    const Matrix q = queries_of(block, qkv), k = keys_of(block, keys), v = values_of(block, keys);
+    const Matrix dq = queries_of(block, gradients.qkv), dk = keys_of(block, gradients.keys);
+    const Matrix dv = values_of(block, gradients.keys), d_out = outputs_of(block, gradients.out);
+    const Matrix p{s.scores->f32(), t}, ds{s.d_scores->f32(), t};
     scores(call, block, qkv, keys, s);
-    device.softmax_again({t, t}, factor(), block.causal, kept.log_sum->f32() + block.log_sum, p);
-    device.gemm({.transpose_a = true,
-                 .m = t,
-                 .n = width_,
-                 .k = t,
-                 .a = p,
-                 .lda = t,
-                 .b = d_out,
-                 .ldb = row_,
-                 .c = dk + row_,
-                 .ldc = ld,
-                 .beta = 1});
-    device.gemm({.transpose_b = true,
-                 .m = t,
-                 .n = t,
-                 .k = width_,
-                 .a = d_out,
-                 .lda = row_,
-                 .b = k + row_,
-                 .ldb = ld,
-                 .c = ds,
-                 .ldc = t});
-    device.softmax_backward({t, t}, factor(), p, s.along->f32() + block.log_sum, ds);
-    device.gemm(
-        {.m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = k, .ldb = ld, .c = dq, .ldc = 3 * row_, .beta = 1});
-    device.gemm({.transpose_a = true,
-                 .m = t,
-                 .n = width_,
-                 .k = t,
-                 .a = ds,
-                 .lda = t,
-                 .b = q,
-                 .ldb = 3 * row_,
-                 .c = dk,
-                 .ldc = ld,
-                 .beta = 1});
+    device.softmax_again({t, t}, factor(), block.causal, kept.log_sum->f32() + block.log_sum, p.data);
+    device.gemm({.transpose_a = true, .m = t, .n = width_, .k = t, .a = p, .b = d_out, .c = dv, .beta = 1});
+    device.gemm({.transpose_b = true, .m = t, .n = t, .k = width_, .a = d_out, .b = v, .c = ds});
+    device.softmax_backward({t, t}, factor(), p.data, s.along->f32() + block.log_sum, ds.data);
+    device.gemm({.m = t, .n = width_, .k = t, .a = ds, .b = k, .c = dq, .beta = 1});
+    device.gemm({.transpose_a = true, .m = t, .n = width_, .k = t, .a = ds, .b = q, .c = dk, .beta = 1});
   }
 
   /// Σ out · d_out of each query: what softmax_backward needs of the whole row. In log_sum's order.

@@ -122,7 +122,7 @@ void PipelineBoundary::send(Direction direction, const Action& action, const Ten
   channel.messages.push_back(std::move(message));
 }
 
-Tensor PipelineBoundary::receive_forward(const Action& action, size_t /*count*/) {
+Tensor PipelineBoundary::receive_forward(const Action& action) {
   return has_before(action) ? receive(ForwardIn) : nullptr;
 }
 
@@ -130,7 +130,7 @@ void PipelineBoundary::send_forward(const Action& action, const Tensor& y) {
   if (has_after(action)) send(ForwardOut, action, y);
 }
 
-Tensor PipelineBoundary::receive_backward(const Action& action, size_t /*count*/) {
+Tensor PipelineBoundary::receive_backward(const Action& action) {
   return has_after(action) ? receive(BackwardIn) : nullptr;
 }
 

@@ -20,9 +20,8 @@ std::string event(size_t rank, int thread, const std::string& name, double start
 std::string chrome_trace(const Timeline& timeline) {
   const PipelineShape& shape = timeline.shape;
   std::string json = fmt::format(
-      "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"schedule\":\"{}\",\"ranks\":{},\"micro_batches\":{},\"chunks\":{}"
-      ","
-      "\"bubble\":{:.6f},\"formula\":{:.6f}}},\n\"traceEvents\":[\n",
+      "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"schedule\":\"{}\",\"ranks\":{},\"micro_batches\":{},"
+      "\"chunks\":{},\"bubble\":{:.6f},\"formula\":{:.6f}}},\n\"traceEvents\":[\n",
       name_of(timeline.schedule), shape.ranks, shape.micro_batches, shape.chunks, timeline.bubble(),
       timeline.formula());
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {

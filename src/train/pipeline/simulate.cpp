@@ -153,16 +153,9 @@ int max_in_flight(const Schedule& schedule) {
 }  // namespace
 
 double StageCosts::of(What what) const {
-  switch (what) {
-    case What::Forward:
-      return forward;
-    case What::BackwardInput:
-      return backward_input;
-    case What::BackwardWeight:
-      return backward_weight;
-    case What::Backward:
-      break;
-  }
+  if (what == What::Forward) return forward;
+  if (what == What::BackwardInput) return backward_input;
+  if (what == What::BackwardWeight) return backward_weight;
   return backward_input + backward_weight;
 }
 

@@ -18,6 +18,30 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 /// Greek letters are two bytes in UTF-8, and these are their first ones.
 bool starts_greek(char c) { return c == '\xCE' || c == '\xCF'; }
 
+struct Unary {
+  std::string_view name;
+  double (*of)(double);
+};
+struct Binary {
+  std::string_view name;
+  double (*of)(double left, double right);
+};
+constexpr Binary kConjunctions[] = {{"and ", [](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }}};
+constexpr Binary kComparisons[] = {{"<", [](double a, double b) { return a < b ? 1.0 : 0.0; }},
+                                   {"≤", [](double a, double b) { return a <= b ? 1.0 : 0.0; }},
+                                   {">", [](double a, double b) { return a > b ? 1.0 : 0.0; }},
+                                   {"≥", [](double a, double b) { return a >= b ? 1.0 : 0.0; }},
+                                   {"=", [](double a, double b) { return a == b ? 1.0 : 0.0; }}};
+constexpr Binary kSums[] = {{"+", [](double a, double b) { return a + b; }},
+                            {"−", [](double a, double b) { return a - b; }}};
+constexpr Binary kProducts[] = {{"·", [](double a, double b) { return a * b; }},
+                                {"/", [](double a, double b) { return a / b; }}};
+constexpr Binary kFunctionsOfTwo[] = {{"min", [](double a, double b) { return std::min(a, b); }},
+                                      {"max", [](double a, double b) { return std::max(a, b); }}};
+constexpr Unary kFunctions[] = {{"floor", [](double a) { return std::floor(a); }},
+                                {"ceil", [](double a) { return std::ceil(a); }},
+                                {"cbrt", [](double a) { return std::cbrt(a); }}};
+
 }  // namespace
 
 /// Recursive descent; each level appends its part in postfix.
@@ -35,42 +59,24 @@ class ExpressionReader {
   }
 
  private:
-  void condition() {
-    comparison();
-    while (take("and ")) {
-      comparison();
-      add(Kind::And);
+  /// Operands with the operators of one level between them, from left to right.
+  void chain(std::span<const Binary> operators, void (ExpressionReader::*operand)()) {
+    (this->*operand)();
+    while (const Binary* const found = take_one(operators)) {
+      (this->*operand)();
+      add(*found);
     }
   }
+
+  void condition() { chain(kConjunctions, &ExpressionReader::comparison); }
+  void sum() { chain(kSums, &ExpressionReader::product); }
+  void product() { chain(kProducts, &ExpressionReader::factor); }
 
   void comparison() {
     sum();
-    for (const auto& [word, kind] :
-         {std::pair{"<", Kind::Less}, std::pair{"≤", Kind::AtMost}, std::pair{">", Kind::Greater},
-          std::pair{"≥", Kind::AtLeast}, std::pair{"=", Kind::Equal}}) {
-      if (!take(word)) continue;
+    if (const Binary* const found = take_one(kComparisons)) {
       sum();
-      return add(kind);
-    }
-  }
-
-  void sum() {
-    product();
-    for (;;) {
-      const bool plus = take("+");
-      if (!plus && !take("−")) return;
-      product();
-      add(plus ? Kind::Add : Kind::Subtract);
-    }
-  }
-
-  void product() {
-    factor();
-    for (;;) {
-      const bool times = take("·");
-      if (!times && !take("/")) return;
-      factor();
-      add(times ? Kind::Multiply : Kind::Divide);
+      add(*found);
     }
   }
 
@@ -83,7 +89,7 @@ class ExpressionReader {
     }
     const std::string_view name = take_name();
     if (name.empty()) fail("a number, a name or '('");
-    if (!take("(")) return push({Kind::Value, 0, slot_of_(name)});
+    if (!take("(")) return push({.kind = Kind::Value, .slot = slot_of_(name)});
     function(name);
     expect(")");
   }
@@ -93,21 +99,23 @@ class ExpressionReader {
     const std::string rest(text_.substr(at_));
     const double value = std::strtod(rest.c_str(), &end);
     at_ += static_cast<size_t>(end - rest.c_str());
-    push({Kind::Number, value, 0});
+    push({.kind = Kind::Number, .number = value});
   }
 
   void function(std::string_view name) {
-    for (const auto& [known, kind] :
-         {std::pair{"floor", Kind::Floor}, std::pair{"ceil", Kind::Ceil}, std::pair{"cbrt", Kind::Cbrt}}) {
-      if (name != known) continue;
+    for (const Unary& known : kFunctions) {
+      if (name != known.name) continue;
       sum();
-      return push({kind});
+      return push({.kind = Kind::Unary, .unary = known.of});
     }
-    if (name != "min" && name != "max") fail("min, max, floor, ceil or cbrt before '('");
-    sum();
-    expect(",");
-    sum();
-    add(name == "min" ? Kind::Min : Kind::Max);
+    for (const Binary& known : kFunctionsOfTwo) {
+      if (name != known.name) continue;
+      sum();
+      expect(",");
+      sum();
+      return add(known);
+    }
+    fail("min, max, floor, ceil or cbrt before '('");
   }
 
   std::string_view take_name() {
@@ -135,6 +143,14 @@ class ExpressionReader {
     return true;
   }
 
+  /// The operator that comes next, if it is one of these.
+  const Binary* take_one(std::span<const Binary> operators) {
+    for (const Binary& known : operators) {
+      if (take(known.name)) return &known;
+    }
+    return nullptr;
+  }
+
   void expect(std::string_view word) {
     if (!take(word)) fail(fmt::format("'{}'", word));
   }
@@ -150,9 +166,8 @@ class ExpressionReader {
     if (operand && ++depth_ > Expression::kDeepest) fail("fewer nested operands");
   }
 
-  /// An operator of two operands.
-  void add(Kind kind) {
-    push({kind});
+  void add(const Binary& found) {
+    push({.kind = Kind::Binary, .binary = found.of});
     --depth_;
   }
 
@@ -168,64 +183,19 @@ double Expression::operator()(std::span<const double> values) const {
   std::array<double, kDeepest> stack{};
   size_t top = 0;  // operands on the stack
   for (const Item& item : items_) {
-    if (item.kind == Kind::Number || item.kind == Kind::Value) {
-      stack[top++] = item.kind == Kind::Number ? item.number : values[item.slot];
-      continue;
-    }
-    double& last = stack[top - 1];
     switch (item.kind) {
-      case Kind::Floor:
-        last = std::floor(last);
-        continue;
-      case Kind::Ceil:
-        last = std::ceil(last);
-        continue;
-      case Kind::Cbrt:
-        last = std::cbrt(last);
-        continue;
-      default:
+      case Kind::Number:
+        stack[top++] = item.number;
         break;
-    }
-    const double right = stack[--top];
-    double& left = stack[top - 1];
-    switch (item.kind) {
-      case Kind::Add:
-        left += right;
+      case Kind::Value:
+        stack[top++] = values[item.slot];
         break;
-      case Kind::Subtract:
-        left -= right;
+      case Kind::Unary:
+        stack[top - 1] = item.unary(stack[top - 1]);
         break;
-      case Kind::Multiply:
-        left *= right;
-        break;
-      case Kind::Divide:
-        left /= right;
-        break;
-      case Kind::Less:
-        left = left < right ? 1 : 0;
-        break;
-      case Kind::AtMost:
-        left = left <= right ? 1 : 0;
-        break;
-      case Kind::Greater:
-        left = left > right ? 1 : 0;
-        break;
-      case Kind::AtLeast:
-        left = left >= right ? 1 : 0;
-        break;
-      case Kind::Equal:
-        left = left == right ? 1 : 0;
-        break;
-      case Kind::And:
-        left = left != 0 && right != 0 ? 1 : 0;
-        break;
-      case Kind::Min:
-        left = std::min(left, right);
-        break;
-      case Kind::Max:
-        left = std::max(left, right);
-        break;
-      default:
+      case Kind::Binary:
+        --top;
+        stack[top - 1] = item.binary(stack[top - 1], stack[top]);
         break;
     }
   }

@@ -24,30 +24,16 @@ class Expression {
  private:
   friend class ExpressionReader;
 
-  enum class Kind {
-    Number,
-    Value,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-    Equal,
-    And,
-    Min,
-    Max,
-    Floor,
-    Ceil,
-    Cbrt
-  };
-  /// Postfix: operands before their operator.
+  enum class Kind { Number, Value, Unary, Binary };
+  using Unary = double (*)(double);
+  using Binary = double (*)(double left, double right);
+  /// Postfix: operands before their operator. Of the members, the one that the kind names.
   struct Item {
     Kind kind;
     double number = 0;
     size_t slot = 0;
+    Unary unary = nullptr;
+    Binary binary = nullptr;
   };
   static constexpr size_t kDeepest = 16;  // operands that wait for their operator
 

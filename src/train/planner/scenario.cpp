@@ -1,11 +1,8 @@
 #include "train/planner/scenario.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "train/planner/formulas.hpp"
-#include "tutti/error.hpp"
 
 namespace tutti::train::planner {
 namespace {
@@ -33,11 +30,6 @@ constexpr NamedCluster kClusters[] = {
     {"l40s", "L40S 48 GB, PCIe 4, 100 Gb/s", {8, 8, 48e9, 0.9, 362e12, 0.5, 5.7e-6, 14e-6, 32e9, 12.5e9}},
 };
 // clang-format on
-
-template <class... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(Code::InvalidArgument, fmt::format(text, std::forward<Args>(args)...));
-}
 
 void set(const Sheet& sheet, std::vector<double>& values, const char* name, double value) {
   values[sheet.slot(name)] = value;

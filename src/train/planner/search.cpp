@@ -1,12 +1,9 @@
 #include "train/planner/search.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
 #include "train/planner/formulas.hpp"
-#include "tutti/error.hpp"
 
 namespace tutti::train::planner {
 namespace {
@@ -124,11 +121,6 @@ class Search {
   std::array<double, 3> arithmetic_{};  // seconds by recomputation; 0 until known
   Outcome outcome_;
 };
-
-template <class... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(Code::InvalidArgument, fmt::format(text, std::forward<Args>(args)...));
-}
 
 /// Says which fixed size cannot be.
 void check_fixed(const Scenario& scenario, const Fixed& fixed) {

@@ -1,11 +1,7 @@
 #include "train/planner/sheet.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
-
-#include "tutti/error.hpp"
 
 namespace tutti::train::planner {
 
@@ -23,7 +19,7 @@ Sheet::Sheet(std::span<const Input> inputs, std::span<const Row> rows) : inputs_
 
 size_t Sheet::slot(std::string_view name) const {
   const auto found = slots_.find(std::string(name));
-  if (found == slots_.end()) throw Error(Code::InvalidArgument, fmt::format("no formula gives '{}'", name));
+  if (found == slots_.end()) refuse("no formula gives '{}'", name);
   return found->second;
 }
 

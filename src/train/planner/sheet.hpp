@@ -3,16 +3,26 @@
 // page of `tutti lab` evaluates the same rows in JavaScript, and so does a test in Python.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "train/planner/expression.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::train::planner {
+
+/// Throws Error(InvalidArgument).
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(Code::InvalidArgument, fmt::format(text, std::forward<Args>(args)...));
+}
 
 /// The parts of the table, in the order of its rows.
 enum class Part { Layout, Memory, Links, Volume, Time };

@@ -42,21 +42,13 @@ void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches
     const MicroBatch& batch = batches[static_cast<size_t>(action.micro_batch)];
     const std::pair key(action.chunk, action.micro_batch);
     InFlight& flight = in_flight[key];
-    switch (action.what) {
-      case Action::What::Forward:
-        forward(action, batch, flight);
-        break;
-      case Action::What::Backward:
-        backward(action, batch, flight, true, true);
-        in_flight.erase(key);
-        break;
-      case Action::What::BackwardInput:
-        backward(action, batch, flight, true, false);
-        break;
-      case Action::What::BackwardWeight:
-        backward(action, batch, flight, false, true);
-        in_flight.erase(key);
-        break;
+    if (action.what == Action::What::Forward) {
+      forward(action, batch, flight);
+    } else {
+      const bool input = action.what != Action::What::BackwardWeight;
+      const bool weight = action.what != Action::What::BackwardInput;
+      backward(action, batch, flight, input, weight);
+      if (weight) in_flight.erase(key);
     }
     if (observer) observer(action, start, now());
   }
@@ -78,7 +70,7 @@ void Executor::need(size_t unit, Pass pass, bool last_of_action) {
 
 void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& flight) {
   const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
-  Tensor x = parts_.boundary.receive_forward(action, input_count(chunk, batch));
+  Tensor x = parts_.boundary.receive_forward(action);
   for (size_t unit = chunk.first; unit < chunk.last; ++unit) {
     need(unit, Pass::Forward, unit + 1 == chunk.last);
     Buffer copy;
@@ -94,8 +86,7 @@ void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& 
 void Executor::backward(const Action& action, const MicroBatch& batch, InFlight& flight, bool input, bool weight) {
   const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
   Tensor dy;
-  if (input)
-    dy = parts_.boundary.receive_backward(action, parts_.units[chunk.last - 1]->output_count(batch.tokens_count()));
+  if (input) dy = parts_.boundary.receive_backward(action);
   for (size_t unit = chunk.last; unit-- > chunk.first;) {
     std::unique_ptr<Record>& record = flight.records.at(unit - chunk.first);
     need(unit, Pass::Backward, unit == chunk.first);
@@ -136,10 +127,6 @@ const float* Executor::weights_of(size_t unit, Buffer& copy) {
   copy = parts_.ledger.allocate(Kind::Buffers, weights.count);
   parts_.ledger.device().convert(copy.span(), weights);
   return copy.f32();
-}
-
-size_t Executor::input_count(const Chunk& chunk, const MicroBatch& batch) const {
-  return parts_.units[chunk.first]->input_count(batch.tokens_count());
 }
 
 }  // namespace tutti::train

@@ -12,6 +12,7 @@
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
+#include "tools/perf/options.hpp"
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
@@ -45,14 +46,7 @@ std::string time_text(double seconds) {
 
 /// As nccl-tests defines it: what each rank's link must carry.
 double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double seconds) {
-  const double n = ranks;
-  double factor = 1;
-  if (collective == Collective::AllReduce) factor = 2 * (n - 1) / n;
-  if (collective == Collective::AllGather || collective == Collective::ReduceScatter ||
-      collective == Collective::AllToAll) {
-    factor = (n - 1) / n;
-  }
-  return seconds > 0 ? factor * static_cast<double>(bytes) / seconds / 1e9 : 0;
+  return seconds > 0 ? bus_factor(collective, ranks) * static_cast<double>(bytes) / seconds / 1e9 : 0;
 }
 
 Row simulate(Scene& scene, const select::Candidate& candidate, const Options& options, bool events) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "modules/registrations.hpp"
-#include "transports/conformance.hpp"
+#include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
 
 namespace tutti::test {

@@ -26,18 +26,23 @@ static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum
   throw_error(Code::InvalidArgument, "rank {}: {}: {}", communicator.rank(), name_of(call.spec.collective), why);
 }
 
-/// Sets a call's type and operator.
-comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, tuttiRedOp_t op) {
-  if (type < 0 || type >= kDTypes) refuse(communicator, call, fmt::format("{} is not an element type", type));
-  call.spec.type = static_cast<DType>(type);
-  if (op >= comm::kFirstPreMulSum) {
-    const std::string why_not = communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
-    if (!why_not.empty()) refuse(communicator, call, fmt::format("operator {} {}", op, why_not));
-  } else if (op < 0 || op >= tuttiNumOps) {
+/// An operator that is a handle, or none.
+[[gnu::noinline]] void apply_made(comm::Communicator& communicator, comm::Call& call, tuttiRedOp_t op) {
+  if (op < 0 || op < comm::kFirstPreMulSum)
     refuse(communicator, call, fmt::format("{} is not a reduction operator", op));
-  } else {
-    call.spec.op = static_cast<Op>(op);
+  const std::string why_not = communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
+  if (!why_not.empty()) refuse(communicator, call, fmt::format("operator {} {}", op, why_not));
+}
+
+/// Sets a call's type and operator.
+[[gnu::always_inline]] inline comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type,
+                                                tuttiRedOp_t op) {
+  if (static_cast<unsigned>(type) >= kDTypes) {
+    refuse(communicator, call, fmt::format("{} is not an element type", type));
   }
+  call.spec.type = static_cast<DType>(type);
+  call.spec.op = static_cast<Op>(op);
+  if (static_cast<unsigned>(op) >= tuttiNumOps) apply_made(communicator, call, op);
   return call;
 }
 

@@ -223,30 +223,35 @@ exec::Pending* Communicator::begin_collective(const Call& call) {
   BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
   if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
-  exec::Binding binding{.scale = scale_of(call), .scale_by_address = call.scale_by_address, .stream = call.stream};
-  const Prepared* prepared = nullptr;
-  if (call.spec.is_vector) {
-    board_->enter_blocks(calls_, call.blocks);
-    prepared = &on.planner().vector(call);
-    const OwnBlock own = own_block(call, rank());
-    if (own.bytes > 0) on.backend().copy(own.to, own.from, own.bytes, call.stream);
-  } else {
-    const KnownCall& known = on.planner().collective(call);
-    prepared = known.program;
-    binding.in = call.in;
-    binding.out = call.out;
-    binding.in_region = &known.in_region;
-    binding.out_region = &known.out_region;
-  }
-  if (!on.is_driven()) return enqueue_asynchronously(on, *prepared, binding);
-  binding.tag = next_tag(*prepared);
-  return enqueue(on, *prepared, binding);
+  if (call.spec.is_vector) return begin_vector(on, call);
+  const KnownCall& known = on.planner().collective(call);
+  exec::Binding binding{.in = call.in,
+                        .out = call.out,
+                        .in_region = &known.in_region,
+                        .out_region = &known.out_region,
+                        .scale = scale_of(call)};
+  if (!on.is_driven()) return enqueue_asynchronously(on, *known.program, binding, call);
+  binding.tag = next_tag(*known.program);
+  return enqueue(on, *known.program, binding);
+}
+
+exec::Pending* Communicator::begin_vector(BackendCalls& on, const Call& call) {
+  board_->enter_blocks(calls_, call.blocks);
+  const Prepared& prepared = on.planner().vector(call);
+  const OwnBlock own = own_block(call, rank());
+  if (own.bytes > 0) on.backend().copy(own.to, own.from, own.bytes, call.stream);
+  exec::Binding binding{.scale = scale_of(call)};
+  if (!on.is_driven()) return enqueue_asynchronously(on, prepared, binding, call);
+  binding.tag = next_tag(prepared);
+  return enqueue(on, prepared, binding);
 }
 
 /// Here the call has ended when it is enqueued. The backend numbers it, and compares tags.
-exec::Pending* Communicator::enqueue_asynchronously(BackendCalls& on, const Prepared& prepared,
-                                                    exec::Binding& binding) {
+exec::Pending* Communicator::enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding,
+                                                    const Call& call) {
   ++enqueued_;
+  binding.scale_by_address = call.scale_by_address;
+  binding.stream = call.stream;
   binding.tag = prepared.salt & link::kTagMask;
   if (prepared.row.method->counted_apart) board_->uncount();
   on.enqueued().add(calls_, prepared.key.spec, prepared);

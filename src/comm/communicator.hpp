@@ -164,7 +164,9 @@ class Communicator {
   std::unique_ptr<exec::Backend> make_host_backend();
   void abort_driven();
   exec::Pending* begin_collective(const Call& call);
-  exec::Pending* enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding);
+  exec::Pending* begin_vector(BackendCalls& on, const Call& call);
+  exec::Pending* enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding,
+                                        const Call& call);
   exec::Pending* begin_transfers(Work work, Status& status);
   uint64_t next_tag(const Prepared& prepared);
   exec::Pending* enqueue(BackendCalls& on, const Prepared& prepared, const exec::Binding& binding);

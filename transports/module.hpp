@@ -28,7 +28,8 @@ inline constexpr uint64_t kTransportLayout = [] {
   for (const size_t size :
        {sizeof(Capabilities), sizeof(Reach), sizeof(Registration), sizeof(Wireup::Reply), sizeof(Wireup::Service),
         sizeof(ProcessId), sizeof(Path), sizeof(Status), sizeof(Error), sizeof(Deadline), sizeof(link::Arena),
-        sizeof(link::LinkMemory), sizeof(link::OutLink), sizeof(link::InLink)}) {
+        sizeof(link::LinkMemory), sizeof(link::OutLink), sizeof(link::InLink), sizeof(link::ArenaMemory),
+        sizeof(link::Segment), sizeof(link::SegmentFiles)}) {
     hash = hash * 1099511628211 + size;
   }
   return hash;

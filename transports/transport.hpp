@@ -138,7 +138,7 @@ struct TransportEntry {
   /// Its devices, or why it has none, for people: "usable: …" or "not usable: …". Null: it is usable.
   std::string (*state)() = nullptr;
   bool between_hosts = false;  ///< it connects hosts
-  /// Makes the arena of a rank with peers in other processes of its host: that they can map, or that a device reaches
+  /// Makes the arena of a rank with peers in other processes of its host, of memory that they map
   /// (link/arena_memory.hpp). The most preferred transport that has one is asked. Null: memory of any kind serves.
   link::ArenaMemory (*arena)(uint64_t bytes, link::SegmentFiles& files) = nullptr;
 };

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/address.hpp"
@@ -62,6 +63,7 @@ class FieldWriter {
  private:
   template <class T>
   void put(T value) {
+    static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "fields of other types have functions of their own");
     for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
   }
   void length(size_t size, size_t limit);
@@ -122,6 +124,7 @@ class FieldReader {
  private:
   template <class T>
   void get(T& value) {
+    static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "fields of other types have functions of their own");
     const std::string_view bytes = take(sizeof(T));
     uint64_t wide = 0;
     for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);

@@ -28,8 +28,7 @@ static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum
 
 /// An operator that is a handle, or none.
 [[gnu::noinline]] void apply_made(comm::Communicator& communicator, comm::Call& call, tuttiRedOp_t op) {
-  if (op < 0 || op < comm::kFirstPreMulSum)
-    refuse(communicator, call, fmt::format("{} is not a reduction operator", op));
+  if (op < comm::kFirstPreMulSum) refuse(communicator, call, fmt::format("{} is not a reduction operator", op));
   const std::string why_not = communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
   if (!why_not.empty()) refuse(communicator, call, fmt::format("operator {} {}", op, why_not));
 }

@@ -1,4 +1,4 @@
-// What the ranks of a new communicator tell each other, and what they agree on. They exchange JSON. Other ranks' texts
+// What the ranks of a new communicator tell each other, and what they agree on. Other ranks' texts
 // are not trusted: an invalid one is an Error(ProtocolError).
 #pragma once
 

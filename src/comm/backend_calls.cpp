@@ -56,7 +56,7 @@ BackendCalls::BackendCalls(const exec::BackendEntry& entry, int processor, const
                            .init_timeout = context.timeouts.of_init()});
     planner_ = std::make_unique<Planner>(context.endpoint.rank(), context.endpoint.ranks(), *backend_);
     note_use_of(entry);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     refuse(error.what());
   }
 }
@@ -93,6 +93,10 @@ void BackendCalls::meet(const Agreement& agreed) {
     reports.push_back(found->second.text);
   }
   processors_ = backend_->meet(reports);
+  if (processors_.size() != reports.size()) {
+    throw_error(Code::InternalError, "the backend {} met {} processors of {} ranks", name(), processors_.size(),
+                reports.size());
+  }
   std::set<std::string> models;
   for (const exec::Processor& processor : processors_) models.insert(processor.model);
   measured_on_ = {.models = {models.begin(), models.end()}, .driver = processors_.front().driver};
@@ -169,7 +173,9 @@ void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const 
   inputs_.order = select::parse_order(env().order, inputs_.ranks).value_or(plan::RankOrder());
   inputs_.methods = offer_.methods;
   for (exec::UsableMethod& usable : inputs_.methods) {  // a module has copies of the library's
-    if (const exec::Method* const known = exec::find_method(usable.method->name)) usable.method = known;
+    for (const exec::Method* known : exec::methods_of(usable.method->backend)) {
+      if (*known == *usable.method) usable.method = known;
+    }
   }
   check_forced();
 }

@@ -108,7 +108,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   bool is_lost(Rank rank) const;  // under the lock
   void note_losses();             // under the lock
   bool all_have_left() const;     // under the lock
-  // control thread, client.cpp
+  // control thread, control_client.cpp
   void open(std::shared_ptr<Channel> channel);
   void on_frame(std::string_view body);
   void note_known_failure();

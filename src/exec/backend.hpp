@@ -26,6 +26,7 @@
 #include "exec/method.hpp"
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
+#include "exec/wait.hpp"
 #include "plan/plan.hpp"
 #include "transports/transport.hpp"
 
@@ -155,10 +156,14 @@ inline constexpr uint32_t kBackendAbi = 1;
 /// Differs where what the two pass to each other differs in size.
 inline constexpr uint64_t kBackendLayout = [] {
   uint64_t hash = 0;
-  for (const size_t size : {sizeof(Processor), sizeof(Offer), sizeof(WantedMethods), sizeof(UsableMethod),
-                            sizeof(Method), sizeof(Prices), sizeof(plan::Cost), sizeof(plan::RankPlan),
-                            sizeof(Geometry), sizeof(Direct), sizeof(Reduction), sizeof(Binding), sizeof(Program),
-                            sizeof(Execution), sizeof(Pending), sizeof(Stall), sizeof(Fault), sizeof(BackendContext)}) {
+  for (const size_t size :
+       {sizeof(Processor),   sizeof(Offer),          sizeof(WantedMethods),     sizeof(UsableMethod),
+        sizeof(Method),      sizeof(Prices),         sizeof(plan::Cost),        sizeof(plan::RankPlan),
+        sizeof(Geometry),    sizeof(Direct),         sizeof(Reduction),         sizeof(Binding),
+        sizeof(Program),     sizeof(Execution),      sizeof(Pending),           sizeof(Stall),
+        sizeof(Fault),       sizeof(BackendContext), sizeof(plan::Step),        sizeof(plan::Piece),
+        sizeof(Instruction), sizeof(Segment),        sizeof(plan::Lane),        sizeof(LinkId),
+        sizeof(StageNeed),   sizeof(Backoff),        sizeof(link::SharedRegion)}) {
     hash = hash * 1099511628211 + size;
   }
   return hash;

@@ -1,5 +1,7 @@
 // The backends that this process has: registered ones, and those of modules.
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -19,21 +21,29 @@ Registry& registry() {
   return *kRegistry;
 }
 
-/// Bytes of the first version's entry: what every one has.
-constexpr uint64_t kEntryBytes = sizeof(BackendEntry);
+/// Bytes of the first version's entry: what every one has. Later fields come behind.
+constexpr uint64_t kEntryBytes = offsetof(BackendEntry, state) + sizeof(BackendEntry::state);
 
 /// Why this backend does not fit this library; "" if it does.
 std::string misfit(const BackendEntry& entry) {
-  if (entry.bytes >= kEntryBytes && entry.abi == kBackendAbi && entry.layout == kBackendLayout) return "";
-  return fmt::format(
-      "its backend was built for another version of this library (interface {}; this one has {}): build "
-      "it again with this library",
-      entry.abi, kBackendAbi);
+  if (entry.abi != kBackendAbi || entry.bytes < kEntryBytes) {
+    return fmt::format(
+        "its backend was built for another version of this library (interface {}; this one has {}): build it again "
+        "with this library",
+        entry.abi, kBackendAbi);
+  }
+  if (entry.layout == kBackendLayout) return "";
+  return "its backend was compiled with other headers of this library, or with another standard library: build it "
+         "again with this one's";
 }
 
+/// A copy of the fields that its maker knows; the others are empty.
 void add(const BackendEntry& entry) {
-  register_methods(entry.methods);
-  registry().usable.push_back(&entry);
+  auto* const known = new BackendEntry{};
+  std::memcpy(static_cast<void*>(known), &entry, std::min<size_t>(entry.bytes, sizeof *known));
+  known->bytes = sizeof *known;
+  register_methods(known->methods);
+  registry().usable.push_back(known);
 }
 
 const Registry& with_modules() {
@@ -60,7 +70,7 @@ const Registry& with_modules() {
 
 }  // namespace
 
-BackendRegistration::BackendRegistration(const BackendEntry& entry) { add(*new BackendEntry(entry)); }
+BackendRegistration::BackendRegistration(const BackendEntry& entry) { add(entry); }
 
 const std::vector<const BackendEntry*>& backends() { return with_modules().usable; }
 const std::vector<transports::UnusableModule>& unusable_backends() { return with_modules().unusable; }

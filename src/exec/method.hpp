@@ -53,8 +53,10 @@ struct Method {
 
   bool is_on_host() const { return backend == kHost; }
   bool interprets_lanes() const { return *delivery == '\0'; }
-  /// By name: a module has methods of its own.
-  friend bool operator==(const Method& a, const Method& b) { return std::string_view(a.name) == b.name; }
+  /// By names, since a module has copies of the library's. Methods of two backends may have one name.
+  friend bool operator==(const Method& a, const Method& b) {
+    return std::string_view(a.name) == b.name && a.backend == b.backend;
+  }
 };
 
 namespace methods {

@@ -217,7 +217,8 @@ const Method* find_method(std::string_view name) {
 
 void register_methods(std::span<const Method* const> methods) {
   for (const Method* method : methods) {
-    if (find_method(method->name) == nullptr) registry().push_back(method);
+    const auto same = [method](const Method* known) { return *known == *method; };
+    if (std::none_of(registry().begin(), registry().end(), same)) registry().push_back(method);
   }
 }
 

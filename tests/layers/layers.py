@@ -28,7 +28,8 @@ FLOORS = {
 HOUSES = ("transports", "src/exec")
 SAME_ROOM = ("src/exec/compile",)  # as the folder above it
 WINDOWS = [
-    (r"src/exec/cuda/", ["src/exec/gpu", "transports/cuda"]),
+    (r"src/exec/cuda/", ["transports/cuda"]),
+    (r"src/exec/(?!host/|gpu/)\w+/", ["src/exec/gpu"]),  # what GPUs of any vendor need
     (r"src/comm/communicator\.cpp", ["src/exec/host"]),  # makes the host's backend
     (r"bench/micro_", ["src/exec/host"]),
 ]

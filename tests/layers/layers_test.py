@@ -19,7 +19,7 @@ GOOD = {
     "src/exec/pending.hpp": "namespace tutti::exec {\nclass Backend;\n}  // namespace tutti::exec\n",
     "src/exec/compile/lower.cpp": '#include "exec/backend.hpp"\n',
     "src/exec/cuda/cuda.cpp": '#include "exec/backend.hpp"\n#include "transports/cuda/cuda.hpp"\n',
-    "src/exec/gpu/image.hpp": "namespace tutti::exec::cuda {\nstruct Image {\n};\n}  // namespace tutti::exec::cuda\n",
+    "src/exec/gpu/image.hpp": "namespace tutti::exec::gpu {\nstruct Image {\n};\n}  // namespace tutti::exec::gpu\n",
     "transports/cuda/cuda.hpp": '#include "transports/transport.hpp"\n',
     "transports/transport.hpp": '#include "link/link.hpp"\n',
     "transports/tcp/streams.hpp": "namespace tutti::transports::tcp {\nclass Streams final : public Base {\n};\n"
@@ -56,7 +56,7 @@ BAD = {
     "src/exec/executor.hpp": "namespace tutti::comm {\nclass Communicator;\n}  // namespace tutti::comm\n",
     "src/exec/links.hpp": '#include "transports/verbs/nic.hpp"\n',
     "src/exec/host/across.cpp": '#include "exec/gpu/image.hpp"\n',
-    "src/exec/host/declares.hpp": "namespace tutti::exec::cuda {\nstruct Image;\n}  // namespace tutti::exec::cuda\n",
+    "src/exec/host/declares.hpp": "namespace tutti::exec::gpu {\nstruct Image;\n}  // namespace tutti::exec::gpu\n",
     "transports/verbs/verbs.cpp": '#include "transports/tcp/streams.hpp"\n',
     "transports/verbs/memory.cpp": '#include "transports/cuda/cuda.hpp"\n',
     "transports/verbs/declares.hpp": "namespace tutti::transports::tcp {\nclass Streams;\n}  // namespace tutti::transports::tcp\n",

@@ -89,7 +89,7 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(done.stderr, "two backends, example and example2, own the memory at 0x")
 
     def test_a_backend_of_another_version_is_refused_and_the_rest_goes_on(self):
-        env, reason = {**MODULES, "TUTTI_MODULES": "example_old"}, "its backend was built for another version of this library"
+        env, reason = {**MODULES, "TUTTI_MODULES": "example_old"}, "its backend was compiled with other headers of this library"
         self.assertRegex(unwrapped(run(TUTTI, "info", env=env).stdout), f"  example_old +not usable: {reason}")
         done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8", env=env)
         self.assertEqual(done.returncode, 0, done.stderr)

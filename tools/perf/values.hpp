@@ -55,7 +55,22 @@ T fold_numbers(T a, T b, Op op) {
 }
 
 /// True if the result is one of the operands. Any numbers then fold exactly, and a doubled one changes nothing.
-constexpr bool chooses(Op op) { return op == Op::Min || op == Op::Max; }
+constexpr bool chooses(Op op) {
+  switch (op) {  // all of them, so that a new one is not forgotten
+    case Op::Min:
+    case Op::Max:
+      return true;
+    case Op::Sum:
+    case Op::Prod:
+    case Op::Avg:
+    case Op::BitAnd:
+    case Op::BitOr:
+    case Op::BitXor:
+    case Op::PreMulSum:
+      return false;
+  }
+  return false;
+}
 
 /// Folds two values, rounded to the type as its arithmetic does.
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);

@@ -102,7 +102,10 @@ void load_kernels(const Device& device) { kernels_of(device); }
 void load_multimem_kernels(const Device& device) { multimem_kernels_of(device); }
 
 CUfunction lanes_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
-  return kernels_of(device).at(kKinds[static_cast<size_t>(kind)] + type);
+  const auto& known = kernels_of(device);
+  const auto found = known.find(kKinds[static_cast<size_t>(kind)] + type);
+  if (found == known.end()) throw_error(Code::InternalError, "no kernel folds elements of type {} on GPUs", type);
+  return found->second;
 }
 
 CUfunction multimem_kernel(const Device& device, const std::string& operation) {
@@ -117,8 +120,10 @@ const char* word_of(uint32_t element_bytes) {
       return "u32";
     case 8:
       return "u64";
-    default:
+    case 1:
       return "u8";
+    default:
+      throw_error(Code::InternalError, "no kernel moves elements of {} bytes on GPUs", element_bytes);
   }
 }
 

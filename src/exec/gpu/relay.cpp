@@ -67,7 +67,7 @@ link::InLink RelayMemory::reader(Rank peer, bool of_device) const {
 
 OutRelay::OutRelay(std::unique_ptr<RelayMemory> memory, const link::OutLink& network)
     : memory_(std::move(memory)), device_(memory_->reader(network.peer, false)), network_(network) {
-  if (network_.arena != nullptr) throw_error(Code::InternalError, "the network's link is none of an engine");
+  if (network_.arena != nullptr) throw_error(Code::InternalError, "the network's link is not an engine link");
 }
 
 bool OutRelay::progress() {

@@ -11,11 +11,11 @@
 #include <time.h>
 #include <tutti/tutti.h>
 
-enum { kCalls = 200, kMost = 10000 };
+enum { kCalls = 200, kMax = 10000 };
 static ncclComm_t shims[2];
 static tuttiComm_t bare[2];
 static int rounds = 401, ranks = 2;
-static double figures[2][kMost]; /* of rank 0: nanoseconds a call, by what is called */
+static double figures[2][kMax]; /* of rank 0: nanoseconds a call, by what is called */
 
 static double now(void) {
   struct timespec t;
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   pthread_t other;
   if (argc > 1) rounds = atoi(argv[1]);
   if (argc > 2) ranks = atoi(argv[2]);
-  if (rounds < 1 || rounds > kMost || ranks < 1 || ranks > 2) return 2;
+  if (rounds < 1 || rounds > kMax || ranks < 1 || ranks > 2) return 2;
   if (ncclCommInitAll(shims, ranks, NULL) != ncclSuccess || tuttiCommInitAll(bare, ranks) != tuttiSuccess) return 1;
   if (ranks == 2) pthread_create(&other, NULL, run, (void*)1);
   run(NULL);

@@ -85,13 +85,13 @@ class LinkEngine : public Transport {
   }
 
   /// Is it time to look at what changes rarely: streams, and the device's events?
-  bool look_due() {
+  bool check_due() {
     constexpr uint32_t kLookEvery = 256;  // turns without progress
     return greeting_ > 0 || ++idle_turns_ % kLookEvery == 0;
   }
 
   /// Gives streams that peers have opened to the ends that wait for them, and reads all streams.
-  Status look_at_streams(bool& moved) {
+  Status check_streams(bool& moved) {
     std::erase_if(expected_, [&](size_t index) {
       const LinkStream::Who& who = ins_[index].stream().who();
       std::optional<Fd> taken = wireup_.take_stream(who.peer, label(who.link_lane));

@@ -74,7 +74,7 @@ std::optional<uint64_t> switches(pid_t thread) {
 
 }  // namespace
 
-std::optional<ParkedThreads> look_at_threads(std::span<const pid_t> threads) {
+std::optional<ParkedThreads> read_threads(std::span<const pid_t> threads) {
   ParkedThreads look;
   const auto all = threads_of_this_process();
   if (all.empty()) return std::nullopt;
@@ -88,8 +88,8 @@ std::optional<ParkedThreads> look_at_threads(std::span<const pid_t> threads) {
 }
 
 bool all_parked_but(std::span<const pid_t> threads) {
-  const auto first = look_at_threads(threads);
-  return first && look_at_threads(threads) == first;
+  const auto first = read_threads(threads);
+  return first && read_threads(threads) == first;
 }
 
 }  // namespace tutti::control

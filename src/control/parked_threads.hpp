@@ -14,7 +14,7 @@ namespace tutti::control {
 using ParkedThreads = std::map<pid_t, uint64_t>;
 
 /// A look at every thread of this process except `threads`. Empty if one of them is not parked.
-std::optional<ParkedThreads> look_at_threads(std::span<const pid_t> threads);
+std::optional<ParkedThreads> read_threads(std::span<const pid_t> threads);
 
 /// True if every thread of this process, except `threads`, sleeps until another thread wakes it: on a mutex, a
 /// condition variable or a join, without a time limit. False if that cannot be determined. Two looks find the same: so

@@ -65,9 +65,9 @@ std::string address_of(std::string_view text) {
 }
 
 void NvLinks::add(NodeId gpu, const std::string& address, Peer peer, uint32_t count) {
-  Told& told = told_[gpu][address];
-  told.peer = peer;
-  told.count += count;
+  Reported& reported = reported_[gpu][address];
+  reported.peer = peer;
+  reported.count += count;
 }
 
 void NvLinks::connect(Graph& graph, NodeId host) const {
@@ -75,22 +75,22 @@ void NvLinks::connect(Graph& graph, NodeId host) const {
   std::map<std::pair<NodeId, NodeId>, uint32_t> pairs;  // each end's count, or the larger one if both report it
   std::map<NodeId, uint32_t> to_switches, to_processor;
   std::set<std::string> switches;
-  for (const auto& [gpu, peers] : told_) {
-    for (const auto& [address, told] : peers) {
+  for (const auto& [gpu, peers] : reported_) {
+    for (const auto& [address, reported] : peers) {
       const auto peer = gpus.find(address);
-      if (told.count == 0) continue;
-      if (told.peer == Peer::Processor) {
-        to_processor[gpu] += told.count;
+      if (reported.count == 0) continue;
+      if (reported.peer == Peer::Processor) {
+        to_processor[gpu] += reported.count;
       } else if (peer != gpus.end() && peer->second != gpu) {
         uint32_t& count = pairs[std::minmax(gpu, peer->second)];
-        count = std::max(count, told.count);
+        count = std::max(count, reported.count);
       } else if (peer != gpus.end()) {
         graph.notes.push_back(fmt::format("the NVLinks of {} lead to itself: left out", label(graph, gpu)));
-      } else if (told.peer == Peer::Gpu) {
+      } else if (reported.peer == Peer::Gpu) {
         graph.notes.push_back(
             fmt::format("the NVLinks of {} to {} lead to no known GPU: left out", label(graph, gpu), address));
       } else {
-        to_switches[gpu] += told.count;
+        to_switches[gpu] += reported.count;
         switches.insert(address);
       }
     }

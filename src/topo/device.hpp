@@ -35,11 +35,11 @@ class NvLinks {
   void connect(Graph& graph, NodeId host) const;
 
  private:
-  struct Told {
+  struct Reported {
     Peer peer = Peer::Unknown;
     uint32_t count = 0;
   };
-  std::map<NodeId, std::map<std::string, Told>> told_;
+  std::map<NodeId, std::map<std::string, Reported>> reported_;
 };
 
 /// Gives numbers to GPUs that have none, in order, and makes every GPU a rank, in the order of their numbers.

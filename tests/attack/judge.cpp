@@ -106,7 +106,7 @@ class Judge {
         add("data", fmt::format("rank {} got wrong data from line {}", rank, report.index));
       if (report.code == tuttiSuccess || report.code == kWrongData) continue;
       const int slot = slot_of(report.index, lines, slots);
-      if (told_late(report, rank)) {
+      if (reported_late(report, rank)) {
         heard = true;
         continue;
       }
@@ -145,7 +145,7 @@ class Judge {
     });
   }
   /// A rank that has left learns of it when its process leaves its last communicator.
-  bool told_late(const LineResult& report, int rank) const {
+  bool reported_late(const LineResult& report, int rank) const {
     bool concerned = false;  // any rank of the process
     for (int other = 0; other < program_.ranks; ++other) {
       concerned = concerned || (touches(slot_, other) && program_.process_of[static_cast<size_t>(other)] ==

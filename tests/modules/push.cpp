@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kPushBytes = 1 << 20;  // of a slot: the longest message
 
 /// What the reader owns: the writer stores to it.
-struct Landing {
+struct ReaderMemory {
   alignas(link::kStride) unsigned char ring[link::kCapacity * link::kLine] = {};
   std::unique_ptr<unsigned char[]> slots{new unsigned char[link::kPushSlots * kPushBytes]};  // touched as it is used
 };
@@ -29,7 +29,7 @@ struct Counter {
   alignas(link::kStride) uint64_t consumed = 0;
 };
 struct Link {
-  Landing landing;
+  ReaderMemory memory;
   Counter counter;
 };
 
@@ -65,17 +65,17 @@ class Push final : public Transport {
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     Link& link = *links_.emplace_back(link_of(wireup_.name(), wireup_.rank(), peer, link_lane));
-    return {.ring = link.landing.ring,
+    return {.ring = link.memory.ring,
             .consumed = &link.counter.consumed,
-            .arena = link.landing.slots.get(),
+            .arena = link.memory.slots.get(),
             .push_bytes = kPushBytes,
             .peer = peer};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
     Link& link = *links_.emplace_back(link_of(wireup_.name(), peer, wireup_.rank(), link_lane));
-    return {.ring = link.landing.ring,
+    return {.ring = link.memory.ring,
             .consumed = &link.counter.consumed,
-            .arena = link.landing.slots.get(),
+            .arena = link.memory.slots.get(),
             .arena_bytes = link::kPushSlots * kPushBytes,
             .peer = peer};
   }

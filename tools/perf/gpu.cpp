@@ -109,7 +109,7 @@ void Gpu::capture(const std::function<void()>& calls) {
   drop_graph();
   check(cuda().begin_capture(stream_, kThreadLocalCapture), "a graph cannot be captured");
   calls();
-  check(cuda().end_capture(stream_, &graph_), "the graph was spoilt");
+  check(cuda().end_capture(stream_, &graph_), "the capture was invalidated");
   check(cuda().instantiate(&runnable_, graph_, 0), "the graph cannot be made runnable");
 }
 

@@ -46,8 +46,8 @@ link::InLink Engine::connect_in(Rank peer, uint32_t link_lane, Deadline) {
 Status Engine::turn(bool& moved) {
   moved = worker_.progress();
   if (!worker_.fatal().empty()) return given_up(moved);
-  if (look_due()) {
-    if (Status status = look_at_streams(moved); !status.ok()) return status;
+  if (check_due()) {
+    if (Status status = check_streams(moved); !status.ok()) return status;
   }
   if (Status status = move_ends(moved); !status.ok()) return status;
   worker_.flush();

@@ -47,9 +47,9 @@ link::InLink Engine::connect_in(Rank peer, uint32_t link_lane, Deadline) {
 
 Status Engine::turn(bool& moved) {
   if (Status status = take_completions(moved); !status.ok()) return status;
-  if (look_due()) {
+  if (check_due()) {
     if (Status status = take_events(); !status.ok()) return status;
-    if (Status status = look_at_streams(moved); !status.ok()) return status;
+    if (Status status = check_streams(moved); !status.ok()) return status;
     // What a peer sent before it closed its stream has come: it waits among the completions.
     if (Status status = take_completions(moved); !status.ok()) return status;
   }

@@ -235,7 +235,7 @@ class IbvNic final : public Nic {
     info_.adaptive = env().verbs_adaptive.value_or(!port_.ethernet);
     info_.dmabuf = has_dmabuf(domain_.get());
     info_.max_work = static_cast<uint32_t>(limits_.max_qp_wr) / 4;
-    find_most_inline();
+    find_max_inline();
     watch(device()->async_fd);
     watch(channel_->fd);
   }
@@ -347,7 +347,7 @@ class IbvNic final : public Nic {
   }
 
   /// Devices do not say how many bytes a work request can carry: it is tried.
-  void find_most_inline() {
+  void find_max_inline() {
     for (const uint32_t bytes : {220u, 64u}) {
       if (make_pair(1, 1, bytes) == nullptr) continue;
       info_.max_inline = bytes;

@@ -40,7 +40,7 @@ class BlockGroup {
   /// For one thread that waits, in turn `turn`: false if the host has ended the call.
   TUTTI_DEVICE bool keep_waiting(uint32_t turn) const {
     ptx::poll_pause();
-    return turn % gpu::kTurnsToALook != 0 || ptx::load_relaxed(abort_) == 0;
+    return turn % gpu::kTurnsPerPoll != 0 || ptx::load_relaxed(abort_) == 0;
   }
   /// One thread: what it has read is nothing, so what follows the next barrier must not be done.
   TUTTI_DEVICE void give_up() const { ptx::store_relaxed<ptx::Scope::Device>(&shared_.gave_up, 1); }

@@ -71,7 +71,7 @@ class Block {
       turn = (turn & kMoved) != 0 ? 0 : turn + 4;
       if (turn == 0) continue;
       ptx::poll_pause();
-      if (turn / 4 % gpu::kTurnsToALook == 0 && poll() == Verdict::Stops) return;
+      if (turn / 4 % gpu::kTurnsPerPoll == 0 && poll() == Verdict::Stops) return;
     }
   }
 

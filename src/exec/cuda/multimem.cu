@@ -162,7 +162,7 @@ class Block {
         frame_.report({.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step, .call = frame_.number()});
         return false;
       }
-      if (turn % gpu::kTurnsToALook == 0) frame_.tell(waits);
+      if (turn % gpu::kTurnsPerPoll == 0) frame_.tell(waits);
       if (!group_.keep_waiting(turn)) return false;
     }
   }

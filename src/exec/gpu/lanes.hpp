@@ -14,7 +14,7 @@ namespace tutti::exec::gpu {
 
 inline constexpr uint32_t kMaxBlocks = 64;    ///< of a rank's call
 inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
-inline constexpr uint32_t kTurnsToALook =
+inline constexpr uint32_t kTurnsPerPoll =
     512;  ///< turns without progress from one look at the host's words to the next
 
 /// Which kernel runs a program: by how its messages travel. Lines take registers, so programs without them have one

@@ -73,21 +73,21 @@ void Watcher::end_kernels() { std::atomic_ref<uint64_t>(record_.abort).store(1, 
 void Watcher::poll_again(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) return;
-  wanted_looks_ = looks_ + 2;
+  wanted_polls_ = polls_ + 2;
   changed_.notify_all();
-  looked_.wait_until(lock, deadline.at(), [this] { return looks_ >= wanted_looks_; });
+  polled_.wait_until(lock, deadline.at(), [this] { return polls_ >= wanted_polls_; });
 }
 
 void Watcher::work() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
     changed_.wait_for(lock, quiet_++ > kQuietAfter ? kQuietTurn : kTurn,
-                      [this] { return ending_ || looks_ < wanted_looks_; });
+                      [this] { return ending_ || polls_ < wanted_polls_; });
     lock.unlock();
     poll();
     lock.lock();
-    ++looks_;
-    looked_.notify_all();
+    ++polls_;
+    polled_.notify_all();
     if (running_ != 0) quiet_ = 0;
   }
 }
@@ -109,7 +109,7 @@ void Watcher::poll() {
   } else if (reported_ || check_device(started, ended, copies) || (!copies && started == ended)) {
     running_ = 0;
   } else if (copies) {
-    look_at_copies();
+    poll_copies();
   } else {
     check_stall(ended + 1);
   }
@@ -126,7 +126,7 @@ void Watcher::release_copies() {
   }
 }
 
-void Watcher::look_at_copies() {
+void Watcher::poll_copies() {
   const uint64_t progress = kCountedApart | copies_->progress();
   const std::optional<Fault> wrong = copies_->wrong();
   wrong_ = wrong && progress == running_ ? wrong_ + 1 : 0;
@@ -209,7 +209,7 @@ std::optional<Stall> Watcher::current_wait() const {
 }
 
 void Watcher::report_wait() const {
-  if (tell_copies_wait()) return;
+  if (report_copies_wait()) return;
   std::optional<Stall> stall = current_wait();
   if (!stall) return;
   stall->call = load(record_.ended) + 1;
@@ -217,7 +217,7 @@ void Watcher::report_wait() const {
 }
 
 /// False: no call of copies waits.
-bool Watcher::tell_copies_wait() const {
+bool Watcher::report_copies_wait() const {
   if (copies_ == nullptr || !copies_->runs()) return false;
   const std::optional<Stall> stall = copies_->wait();
   if (stall) context_.observer->cut_off(*stall);

@@ -54,7 +54,7 @@ class Watcher {
  private:
   void work();
   void poll();
-  void look_at_copies();
+  void poll_copies();
   void release_copies();
   void check_stall(uint64_t call);
   void check_wait(Stall stall, uint64_t waiting);
@@ -62,7 +62,7 @@ class Watcher {
   void ask_device();
   std::string answer();
   void report_wait() const;
-  bool tell_copies_wait() const;
+  bool report_copies_wait() const;
   std::optional<Stall> current_wait() const;
 
   const BackendContext context_;
@@ -70,11 +70,11 @@ class Watcher {
   HostRecord& record_;
   const CopyCalls* const copies_;
   std::mutex mutex_;
-  std::condition_variable changed_, looked_;
+  std::condition_variable changed_, polled_;
   bool ending_ = false;
   uint64_t calls_ = 0;                     // of kernels, enqueued, but not captured
   uint64_t quiet_ = 0;                     // turns since anything ran
-  uint64_t looks_ = 0, wanted_looks_ = 0;  // that have ended, and that shall end without a pause between
+  uint64_t polls_ = 0, wanted_polls_ = 0;  // that have ended, and that shall end without a pause between
   bool asking_ = false;
   std::string answer_;
   // Of the thread alone.

@@ -88,7 +88,7 @@ TEST_F(Parked, AThreadThatRanBetweenTwoLooksIsSeen) {
     }
   });
   EXPECT_TRUE(become_parked(true));
-  const auto first = look_at_threads(before_), second = look_at_threads(before_);
+  const auto first = read_threads(before_), second = read_threads(before_);
   EXPECT_TRUE(first);
   EXPECT_EQ(first, second) << "it did not run";
   {
@@ -98,7 +98,7 @@ TEST_F(Parked, AThreadThatRanBetweenTwoLooksIsSeen) {
     changed_.wait(lock, [&] { return turns == wanted; });
   }
   EXPECT_TRUE(become_parked(true)) << "it sleeps as before";
-  EXPECT_NE(look_at_threads(before_), first);
+  EXPECT_NE(read_threads(before_), first);
   finish(turning);
 }
 

@@ -229,7 +229,8 @@ exec::Pending* Communicator::begin_collective(const Call& call) {
                         .out = call.out,
                         .in_region = &known.in_region,
                         .out_region = &known.out_region,
-                        .scale = scale_of(call)};
+                        .scale = scale_of(call),
+                        .scale_by_address = call.scale_by_address};
   if (!on.is_driven()) return enqueue_asynchronously(on, *known.program, binding, call);
   binding.tag = next_tag(*known.program);
   return enqueue(on, *known.program, binding);
@@ -240,7 +241,7 @@ exec::Pending* Communicator::begin_vector(BackendCalls& on, const Call& call) {
   const Prepared& prepared = on.planner().vector(call);
   const OwnBlock own = own_block(call, rank());
   if (own.bytes > 0) on.backend().copy(own.to, own.from, own.bytes, call.stream);
-  exec::Binding binding{.scale = scale_of(call)};
+  exec::Binding binding{.scale = scale_of(call), .scale_by_address = call.scale_by_address};
   if (!on.is_driven()) return enqueue_asynchronously(on, prepared, binding, call);
   binding.tag = next_tag(prepared);
   return enqueue(on, prepared, binding);
@@ -250,7 +251,6 @@ exec::Pending* Communicator::begin_vector(BackendCalls& on, const Call& call) {
 exec::Pending* Communicator::enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding,
                                                     const Call& call) {
   ++enqueued_;
-  binding.scale_by_address = call.scale_by_address;
   binding.stream = call.stream;
   binding.tag = prepared.salt & link::kTagMask;
   if (prepared.row.method->counted_apart) board_->uncount();

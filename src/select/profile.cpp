@@ -114,8 +114,8 @@ std::string situation_of(const plan::Grouping& groups, const std::string& transp
                      transports, sharing_cores ? ", sharing cores" : "");
 }
 
-std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor,
-                         const std::string& over, bool host_memory) {
+std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor, const std::string& over,
+                         bool host_memory) {
   return fmt::format("{}{} on {}{}{}", counted(static_cast<uint64_t>(groups.ranks()), "rank"), groups_text(groups),
                      counted(count, processor), over.empty() || count == 1 ? "" : ", " + over,
                      host_memory ? ", through memory of the host" : "");

@@ -25,8 +25,8 @@ namespace tutti::select {
 std::string situation_of(const plan::Grouping& groups, const std::string& transports, bool sharing_cores);
 /// Of calls that processors of another kind run: "4 ranks on 4 GPUs, NVLink". `processor`: one of so many. `over`: the
 /// kinds of the slowest paths between them (MachineNotes::over); "": unknown. `host_memory`: links lie on the host.
-std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor,
-                         const std::string& over, bool host_memory);
+std::string situation_on(const plan::Grouping& groups, uint64_t count, const char* processor, const std::string& over,
+                         bool host_memory);
 
 /// Is it a situation of such calls?
 bool is_on_processors(const std::string& situation);

@@ -109,11 +109,13 @@ Conclusions combined(const std::vector<ConclusionsPage>& all) {
   return agreed;
 }
 
-/// Where the figures of links of this kind come from, on this host: "threads", "processes", or a transport between
-/// hosts. Between hosts nothing is measured unasked.
-std::string origin_of_figures(const std::string& kind, bool between_hosts) {
+/// Where the figures of these links come from, on this host. The profile has those of a transport, or of a kind:
+/// "threads", "processes". Between hosts nothing is measured unasked.
+std::string origin_of_figures(const std::string& transport, const std::string& kind, bool between_hosts) {
   const auto profile = select::local_profile();
-  if (profile != nullptr && profile->links.contains(kind)) return select::kMeasured;
+  if (profile != nullptr && (profile->links.contains(transport) || profile->links.contains(kind))) {
+    return select::kMeasured;
+  }
   if (!between_hosts && !select::has_host_profile() && select::local_calibration() != nullptr) {
     return "the quick calibration";
   }
@@ -163,7 +165,7 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
                        .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
                        .in_place = slowest.in_place,
                        .transport = transport,
-                       .origin = origin_of_figures(kind, between == Between::Hosts)});
+                       .origin = origin_of_figures(transport, kind, between == Between::Hosts)});
   }
   return figures;
 }

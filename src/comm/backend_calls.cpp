@@ -40,6 +40,7 @@ BackendCalls::BackendCalls(const exec::BackendEntry& entry, int processor, const
     refused_ = entry.why_none;
     return;
   }
+  note_use_of(entry);  // also if it cannot be made: its memory is not the host's
   try {
     if (!entry.is_driven) {
       enqueued_ = std::make_unique<EnqueuedCalls>(context.endpoint, context.board, context.title, context.timeouts,
@@ -55,7 +56,6 @@ BackendCalls::BackendCalls(const exec::BackendEntry& entry, int processor, const
                            .processor = processor,
                            .init_timeout = context.timeouts.of_init()});
     planner_ = std::make_unique<Planner>(context.endpoint.rank(), context.endpoint.ranks(), *backend_);
-    note_use_of(entry);
   } catch (const std::exception& error) {
     refuse(error.what());
   }
@@ -94,8 +94,8 @@ void BackendCalls::meet(const Agreement& agreed) {
   }
   processors_ = backend_->meet(reports);
   if (processors_.size() != reports.size()) {
-    throw_error(Code::InternalError, "the backend {} met {} processors of {} ranks", name(), processors_.size(),
-                reports.size());
+    throw_error(Code::Unsupported, "the backend {} met {} of {}", name(), counted(processors_.size(), "processor"),
+                counted(reports.size(), "rank"));
   }
   std::set<std::string> models;
   for (const exec::Processor& processor : processors_) models.insert(processor.model);

@@ -3,6 +3,7 @@
     modules_test.py TUTTI LIBRARY FOLDER      the command line; libtutti.so, or "none"; the folder with the tests' modules
 """
 
+import json
 import os
 import re
 import shutil
@@ -76,6 +77,16 @@ class CommandLine(unittest.TestCase):
             self.assertIn("Out of bounds values : 0 OK", done.stdout)
             self.assertRegex(done.stderr, r"tutti \d+ debug: push: rank 1\n")
 
+    def test_a_profile_has_the_figures_of_any_transport_by_its_name(self):
+        page = {"format": "tutti-profile", "version": 1, "links": {"push": {"alpha": 77e-6, "beta": 1e-9}}, "measured": []}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(page, file)
+            file.flush()
+            done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8",
+                       env={**MODULES, "TUTTI_TRANSPORT": "push", "TUTTI_PROFILE": file.name, "TUTTI_EXPLAIN": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"inside a host: 77 us and 1 GB/s \(.*push, measured")
+
     def test_calls_run_on_a_backend_of_a_module(self):
         done = run(TUTTI, "perf", "all_reduce", "-t", "3", "-b", "8", "-e", "1M", "-f", "64",
                    env={**MODULES, "TUTTI_MODULES": "example"})
@@ -100,6 +111,14 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("calls on memory of example cannot be made on", done.stderr)
         self.assertIn("the ranks are not threads of one process", done.stderr)
+
+    def test_a_backend_that_breaks_while_it_is_made_refuses_its_own_calls(self):
+        reasons = {"broken_make": "std::bad_alloc", "broken_meet": "the backend broken_meet met 0 processors of 1 rank"}
+        for name, reason in reasons.items():
+            done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8", env={**MODULES, "TUTTI_MODULES": name})
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"calls on memory of {name} cannot be made on", done.stderr)
+            self.assertIn(reason, done.stderr)
 
     def test_a_module_logs_through_the_library_and_reads_no_environment_of_its_own(self):
         done = run(TUTTI, "perf", "all_reduce", "-t", "2", "-e", "8",

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -122,6 +123,11 @@ TEST(HostFacts, AreReadAsTheyWereWritten) {
   const HostFacts mine = local_facts();
   EXPECT_FALSE(mine.name.empty());
   EXPECT_GT(mine.cores, 0);
+  const auto has = [&](const char* name) {
+    return std::find(mine.transports.begin(), mine.transports.end(), name) != mine.transports.end();
+  };
+  EXPECT_TRUE(has("tcp"));
+  for (const char* inside : {"local", "shm", "host", "cuda"}) EXPECT_FALSE(has(inside)) << inside;
   const HostFacts read = parse_facts(to_json(mine).dump());
   EXPECT_EQ(to_json(read), to_json(mine));
 }

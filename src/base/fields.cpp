@@ -51,6 +51,10 @@ void FieldReader::code(Code& value) {
   value = static_cast<Code>(raw);
 }
 
+void FieldReader::unknown_choice(int64_t raw) {
+  throw_error(Code::ProtocolError, "a control message carries {} where it names one of a few choices", raw);
+}
+
 void FieldReader::texts(std::vector<std::string>& values, size_t limit, size_t each) {
   const size_t count = length(limit);
   values.clear();

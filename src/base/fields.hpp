@@ -34,6 +34,11 @@ class FieldWriter {
   void real(double value) { number(std::bit_cast<uint64_t>(value)); }
   void flag(bool value) { number(static_cast<uint8_t>(value)); }
   void code(Code value) { number(static_cast<uint8_t>(value)); }
+  /// One of the enumerators 0 to `last`.
+  template <class E>
+  void choice(E value, E /*last*/) {
+    number(static_cast<std::underlying_type_t<E>>(value));
+  }
   void text(const std::string& value, size_t limit);
   void words(const std::string& value, size_t limit) { text(value, limit); }
   void texts(const std::vector<std::string>& values, size_t limit, size_t each);
@@ -63,7 +68,7 @@ class FieldWriter {
  private:
   template <class T>
   void put(T value) {
-    static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "fields of other types have functions of their own");
+    static_assert(std::is_integral_v<T>, "fields of other types have functions of their own");
     for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
   }
   void length(size_t size, size_t limit);
@@ -88,6 +93,14 @@ class FieldReader {
     value = raw != 0;
   }
   void code(Code& value);
+  /// Throws Error(ProtocolError) for a value that is none.
+  template <class E>
+  void choice(E& value, E last) {
+    std::underlying_type_t<E> raw = 0;
+    number(raw);
+    if (raw < 0 || raw > static_cast<std::underlying_type_t<E>>(last)) unknown_choice(static_cast<int64_t>(raw));
+    value = static_cast<E>(raw);
+  }
   void text(std::string& value, size_t limit) { value = take(length(limit)); }
   /// Text for people: it goes to logs and terminals.
   void words(std::string& value, size_t limit) { value = printable(take(length(limit))); }
@@ -124,7 +137,7 @@ class FieldReader {
  private:
   template <class T>
   void get(T& value) {
-    static_assert(std::is_integral_v<T> || std::is_enum_v<T>, "fields of other types have functions of their own");
+    static_assert(std::is_integral_v<T>, "fields of other types have functions of their own");
     const std::string_view bytes = take(sizeof(T));
     uint64_t wide = 0;
     for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
@@ -132,6 +145,7 @@ class FieldReader {
   }
   std::string_view take(size_t size);
   size_t length(size_t limit);
+  [[noreturn]] static void unknown_choice(int64_t raw);
   std::string_view in_;
 };
 

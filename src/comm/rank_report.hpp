@@ -49,7 +49,7 @@ struct Conclusions {
   transports::ReadAccess reading = transports::ReadAccess::Direct;
   bool shares_cores = false;
   bool operator==(const Conclusions&) const = default;
-  static void fields(auto& m, auto& v) { v.number(m.reading), v.flag(m.shares_cores); }
+  static void fields(auto& m, auto& v) { v.choice(m.reading, transports::ReadAccess::Direct), v.flag(m.shares_cores); }
 };
 
 /// What ranks send with them: rank 0 what follows from its own.

@@ -165,8 +165,8 @@ const Method ll128{.name = "ll128",
                    .price =
                        [](plan::Cost&, Prices& prices, Rank, uint32_t) {
                          price_lines(prices, kLl128);
-                         prices.inside.alpha += machine_constants().cuda_whole_line;
-                         prices.between.alpha += machine_constants().cuda_whole_line;
+                         prices.inside.alpha += machine_constants().cuda_ll128_round;
+                         prices.between.alpha += machine_constants().cuda_ll128_round;
                        },
                    .wide = false};
 const Method copy_engine{

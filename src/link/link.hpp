@@ -27,7 +27,7 @@ inline constexpr int kLinkFormat = 7;  ///< raise it with any change of the stru
 /// next ones, and so on.
 inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
 
-/// Added to a link lane: the link whose messages travel in lines, or whole lines (link/ll.hpp). They are links
+/// Added to a link lane: the link whose messages travel by LL or LL128 (link/ll.hpp). They are links
 /// of their own.
 inline constexpr uint32_t kLlLanes = 1 << 20, kLl128Lanes = 2 * kLlLanes;
 /// How the messages of a link travel: by a ring of descriptors, or without one.

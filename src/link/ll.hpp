@@ -41,8 +41,8 @@ TUTTI_HD constexpr uint64_t line_slot_bytes(uint64_t bytes) {
   return (lines_of(bytes) * sizeof(Line) + kStride - 1) / kStride * kStride;
 }
 
-/// The same for messages in whole lines: 15 words of 8 bytes and a flag each, the first word for the header.
-TUTTI_HD constexpr uint64_t whole_line_slot_bytes(uint64_t bytes) { return (1 + (bytes + 7) / 8 + 14) / 15 * kStride; }
+/// The same for messages by LL128: 15 words of 8 bytes and a flag each, the first word for the header.
+TUTTI_HD constexpr uint64_t ll128_slot_bytes(uint64_t bytes) { return (1 + (bytes + 7) / 8 + 14) / 15 * kStride; }
 
 template <class Memory, uint32_t kSlots = kLlSlots, uint64_t kPeriod = uint64_t{1} << 31>
 struct LlWire {
@@ -117,7 +117,7 @@ struct LlWire {
   }
 };
 
-/// Messages in whole lines (NCCL's LL128): 120 bytes of data and a flag of 8, stored at once, if the path between two
+/// LL128: 120 bytes of data and a flag of 8, stored at once, if the path between two
 /// devices keeps a store of 128 bytes whole. The data are 8-byte words: word 0 is the header, word k holds 8 bytes of
 /// the payload, from byte 8·(k − 1) on. All else is as in LlWire. Also of `Memory`: load_acquire(p).
 template <class Memory>

@@ -12,7 +12,7 @@ struct Access {
   bool cma = false;          ///< the reader reads the writer's memory by CMA (link/cma.hpp)
   uint64_t push_bytes = 0;   ///< not 0: other messages are pushed to the reader's memory, at most so many bytes each
   uint64_t ll_bytes = 0;     ///< not 0: messages of up to so many bytes travel in lines (link/ll.hpp)
-  uint64_t ll128_bytes = 0;  ///< the same for messages in whole lines
+  uint64_t ll128_bytes = 0;  ///< the same for messages by LL128
   bool cooperative = false;  ///< the ends take part in cooperative copies and direct stores (link/cooperative_copy.hpp)
 };
 

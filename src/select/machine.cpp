@@ -125,10 +125,10 @@ std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink) {
   const std::string far = several_hosts ? "the ranks are of several hosts" : "";
   const std::string torn = nvlink ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
   return {{.method = &exec::methods::slots},
-          {.method = &exec::methods::ll, .why_not = far, .message = machine_constants().cuda_lines_up_to, .rounds = 1},
+          {.method = &exec::methods::ll, .why_not = far, .message = machine_constants().cuda_ll_up_to, .rounds = 1},
           {.method = &exec::methods::ll128,
            .why_not = far.empty() ? torn : far,
-           .message = machine_constants().cuda_whole_lines_up_to,
+           .message = machine_constants().cuda_ll128_up_to,
            .rounds = 1},
           {.method = &exec::methods::copy_engine, .why_not = far, .staging = machine_constants().cuda_copies_staging},
           {.method = &exec::methods::nvls,

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "on_fake.hpp"
+#include "tutti/types.hpp"
 
 extern "C" uint64_t fake_cuda_calls(const char* name);
 
@@ -36,6 +37,26 @@ ON_FAKE(FakeFaults, areThreadsThatWaitForEachOtherInDifferentPlaces, "") {
   uint32_t* const memory = device_memory(1);
   CHECK_CUDA(gpu.launch("sample_stuck", SampleStuck{memory}, 1, 64, nullptr));
   EXPECT_CUDA(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
+}
+
+CUresult fold(const Gpu& gpu, uint32_t* memory, uint32_t op, bool floats) {
+  const SampleFold sample{{memory, memory}, memory + 8, 8, op, floats ? 1U : 0U};
+  const CUresult launched = gpu.launch("sample_fold", sample, 1, 32, nullptr);
+  return launched != CUDA_SUCCESS ? launched : cuCtxSynchronize();
+}
+
+ON_FAKE(FakeFaults, areOperatorsThatDoNotExist, "") {
+  const Gpu gpu;
+  uint32_t* const memory = device_memory(16);
+  for (uint32_t op = 0; op < kOps; ++op) EXPECT_CUDA(CUDA_SUCCESS, fold(gpu, memory, op, false));
+  EXPECT_CUDA(CUDA_ERROR_LAUNCH_FAILED, fold(gpu, memory, kOps, false));
+}
+
+ON_FAKE(FakeFaults, areOperatorsOnBitsInAKernelOfFloats, "") {
+  const Gpu gpu;
+  uint32_t* const memory = device_memory(16);
+  EXPECT_CUDA(CUDA_SUCCESS, fold(gpu, memory, static_cast<uint32_t>(Op::Max), true));
+  EXPECT_CUDA(CUDA_ERROR_LAUNCH_FAILED, fold(gpu, memory, static_cast<uint32_t>(Op::BitOr), true));
 }
 
 ON_FAKE(FakeFaults, needAContextThatIsInitialised, "") {

@@ -2,6 +2,7 @@
 // driver.
 #include "sample_kernels.hpp"
 
+#include "exec/cuda/fold.hpp"
 #include "exec/cuda/multimem_access.hpp"
 
 using namespace tutti;
@@ -68,6 +69,25 @@ TUTTI_KERNEL(sample_stuck, SampleStuck, 64) {
   } else {
     ptx::sync_block();
   }
+}
+
+template <class T>
+TUTTI_DEVICE void fold_sample(const SampleFold& arguments) {
+  const exec::Arithmetic how{.op = static_cast<Op>(arguments.op)};
+  exec::Instruction op{};
+  op.sources = 2;
+  exec::Segment segment{};
+  segment.bytes = uint64_t{arguments.count} * sizeof(uint32_t);
+  segment.raw = -1;
+  const unsigned char* const operands[2] = {reinterpret_cast<const unsigned char*>(arguments.from[0]),
+                                            reinterpret_cast<const unsigned char*>(arguments.from[1])};
+  using Reduce = exec::cuda::BlockReduce<exec::cuda::Plain<T>, exec::gpu::KernelKind::Slots>;
+  Reduce::run(0, how, op, segment, reinterpret_cast<unsigned char*>(arguments.to), nullptr, operands);
+}
+
+TUTTI_KERNEL(sample_fold, SampleFold, 32) {
+  if (arguments.floats != 0) return fold_sample<float>(arguments);
+  fold_sample<uint32_t>(arguments);
 }
 
 TUTTI_KERNEL(sample_order, SampleOrder, 32) {

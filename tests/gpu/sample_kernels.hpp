@@ -45,6 +45,13 @@ struct SampleStuck {
   uint32_t* to;
 };
 
+/// to[i] = from[0][i] folded with from[1][i] by operator number `op`, `count` words of 32 bits, or floats.
+struct SampleFold {
+  const uint32_t* from[2];
+  uint32_t* to;
+  uint32_t count, op, floats;
+};
+
 /// order[i] = the thread of the grid that counted as number i.
 struct SampleOrder {
   uint32_t* count;

@@ -159,7 +159,7 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
                 comm.size() - 1);
   }
   const bool tells = comm.rank() == 0;
-  if (tells) OutputFile("--json", options.json, false).close();  // known at the start, not after the run
+  if (tells) OutputFile("--json", options.json, true).close();  // a fault is known at the start, not after the run
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);

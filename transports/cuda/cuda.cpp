@@ -47,8 +47,7 @@ struct Answer {
 
 /// Bytes of a slot of links in lines.
 uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
-  return link_lane < link::kLl128Lanes ? link::line_slot_bytes(sizes.lines)
-                                       : link::whole_line_slot_bytes(sizes.whole_lines);
+  return link_lane < link::kLl128Lanes ? link::line_slot_bytes(sizes.lines) : link::ll128_slot_bytes(sizes.ll128);
 }
 
 std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
@@ -70,8 +69,8 @@ LinkSizes link_sizes(Rank ranks, uint32_t width) {
   const auto longest = [](uint64_t fits, uint64_t most) {
     return std::bit_floor(std::clamp(fits, kShortestInLines, std::min(most, link::kLongestInLines)));
   };
-  sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_lines_up_to);
-  sizes.whole_lines = longest(slot - slot / 8, machine_constants().cuda_whole_lines_up_to);
+  sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_ll_up_to);
+  sizes.ll128 = longest(slot - slot / 8, machine_constants().cuda_ll128_up_to);
   for (const uint32_t lane : {link::kLlLanes, link::kLl128Lanes}) {
     sizes.arena += links / width * link::kLlSlots * line_slot(sizes, lane);
   }
@@ -131,7 +130,7 @@ std::vector<std::string> CudaLinks::ll128_capable_peers() const {
 Capabilities CudaLinks::capabilities(Rank peer, const Word&) const {
   const bool whole = !whole_.empty() && whole_[static_cast<size_t>(peer)];
   const link::Access access{
-      .push_bytes = sizes_.message, .ll_bytes = sizes_.lines, .ll128_bytes = whole ? sizes_.whole_lines : 0};
+      .push_bytes = sizes_.message, .ll_bytes = sizes_.lines, .ll128_bytes = whole ? sizes_.ll128 : 0};
   return {.out = access, .in = access};
 }
 

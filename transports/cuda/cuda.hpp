@@ -20,8 +20,8 @@ namespace tutti::cuda {
 struct LinkSizes {
   uint64_t arena = 16 << 20;  ///< bytes
   uint64_t message = 0;       ///< bytes of the longest message
-  uint64_t lines = 0;         ///< of the longest one that travels in lines; 0: none does
-  uint64_t whole_lines = 0;   ///< the same for whole lines
+  uint64_t lines = 0;         ///< of the longest one that travels by LL; 0: none does
+  uint64_t ll128 = 0;         ///< the same for LL128
 };
 /// Equal on all ranks that agree on their number and on TUTTI_MAX_BLOCKS. `width`: links in parallel to each peer.
 LinkSizes link_sizes(Rank ranks, uint32_t width);

@@ -25,7 +25,7 @@ std::string CudaBackend::report() const {
                                           .driver = driver_version(),
                                           .address = device_.address()},
                             .blocks = resident_,
-                            .whole_lines_to = transport_.ll128_capable_peers(),
+                            .ll128_to = transport_.ll128_capable_peers(),
                             .why_no_nvls = tutti::cuda::why_no_multicast(device_)});
 }
 
@@ -58,7 +58,7 @@ std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports
 
 /// Do 16 bytes times 8 stay whole, where `of` reads what `one` stores?
 bool CudaBackend::keeps_lines_whole(size_t one, size_t of) const {
-  const std::vector<std::string>& to = reports_[one].whole_lines_to;
+  const std::vector<std::string>& to = reports_[one].ll128_to;
   return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
 }
 

@@ -77,9 +77,9 @@ class CudaBackend final : public Backend, private Connector {
   /// What a rank says of its GPU.
   struct Report {
     Processor processor;
-    uint64_t blocks = 0;                      // of a call's kernel that the GPU runs at the same time; at least one
-    std::vector<std::string> whole_lines_to;  // ids of the GPUs to which its stores of 128 bytes stay whole
-    std::string why_no_nvls;                  // that folds for it and others; "" if there may be one
+    uint64_t blocks = 0;                // of a call's kernel that the GPU runs at the same time; at least one
+    std::vector<std::string> ll128_to;  // ids of the GPUs to which its stores of 128 bytes stay whole
+    std::string why_no_nvls;            // that folds for it and others; "" if there may be one
     static void fields(auto& m, auto& v) {
       constexpr size_t kMaxText = 4096, kMaxDevices = 1024;
       v.text(m.processor.id, kMaxText);
@@ -87,7 +87,7 @@ class CudaBackend final : public Backend, private Connector {
       v.words(m.processor.driver, kMaxText);
       v.text(m.processor.address, kMaxText);
       v.number(m.blocks);
-      v.texts(m.whole_lines_to, kMaxDevices, kMaxText);
+      v.texts(m.ll128_to, kMaxDevices, kMaxText);
       v.words(m.why_no_nvls, kMaxText);
     }
   };

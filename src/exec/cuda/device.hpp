@@ -67,6 +67,7 @@ struct BlockRuntime {
   uint32_t (*ballot)(uint32_t mask, bool value);                           ///< the lanes that passed true
   void (*pause)();                                                         ///< others run first
   void (*step)();                                                          ///< others may run first
+  void (*trap)();                                                          ///< does not return
   void* (*shared)(const void* key, size_t bytes, size_t alignment);        ///< the block's variable called `key`
   /// The places that a multicast address stands for, and how many they are.
   uint32_t (*multicast)(const void* address, size_t bytes, void** places);
@@ -137,6 +138,8 @@ TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { __syncwarp(mask); }
 TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return __ballot_sync(mask, value); }
 /// To be called in each turn of a loop that waits.
 TUTTI_DEVICE void poll_pause() {}
+/// Ends the kernel with a fault: what can only be an error of this library was passed to it.
+TUTTI_DEVICE void trap() { asm volatile("trap;"); }
 /// Memory of the block whose size the launch gives; 16-byte aligned.
 TUTTI_DEVICE unsigned char* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tutti_dynamic_shared[];
@@ -155,6 +158,7 @@ TUTTI_DEVICE bool sync_block_or(bool value) { return host::runtime->sync_or(valu
 TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { host::runtime->sync_warp(mask); }
 TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return host::runtime->ballot(mask, value); }
 TUTTI_DEVICE void poll_pause() { host::runtime->pause(); }
+TUTTI_DEVICE void trap() { host::runtime->trap(); }
 TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
 #define TUTTI_SHARED(Type, name)    \
   static const char name##_key = 0; \

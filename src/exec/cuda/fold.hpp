@@ -318,6 +318,7 @@ struct BlockReduce {
       case Op::BitXor:
         return fold_bits<Op::BitXor>(how, op, segment, to, slot, operands, source);
     }
+    ptx::trap();  // no operator
   }
 
   /// For words: operators on bits are launched with the kernel of the word that is as long as the type.
@@ -327,6 +328,8 @@ struct BlockReduce {
                                      const Source& source) {
     if constexpr (std::is_unsigned_v<typename T::Value>) {
       fold_block<T, kOp>(how, op, segment, to, slot, operands, source);
+    } else {
+      ptx::trap();
     }
   }
 };

@@ -133,15 +133,14 @@ std::string kernel_type(const Reduction& reduction) {
 
 gpu::KernelKind kind_of(const Program& program) {
   const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
-  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kLl128Lanes; };
+  const auto in_ll128 = [](const LinkId& link) { return link.link_lane >= link::kLl128Lanes; };
   const auto& outs = program.out_links;
   const auto& ins = program.in_links;
   if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
     return gpu::KernelKind::Slots;
   }
   const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
-  const bool whole =
-      std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
+  const bool whole = std::any_of(outs.begin(), outs.end(), in_ll128) || std::any_of(ins.begin(), ins.end(), in_ll128);
   return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? gpu::KernelKind::Short
                                                                                : gpu::KernelKind::Ll;
 }

@@ -22,8 +22,8 @@ TUTTI_DEVICE const unsigned char* operand_in_lines(const link::Arrival& arrival)
   return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(&arrival) | kInLines);
 }
 
-/// Operands of which some are messages in lines. Each thread waits for the lines it reads. `kWhole`: some may be in
-/// whole lines.
+/// Operands of which some are messages in lines. Each thread waits for the lines it reads. `kWhole`: some may be
+/// LL128.
 template <class Stored, class Group, bool kWhole>
 struct FromLines {
   using Index = uint32_t;  // a message in lines has few bytes, and each register counts
@@ -100,7 +100,7 @@ TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
 
 /// Eight threads store a line at once. In a block that has no whole warps, one thread stores it, and its flag last.
 template <class Words>
-TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words) {
+TUTTI_DEVICE void store_ll128(const link::OutLink& out, const Words& words) {
   constexpr uint32_t kThreads = 8;
   const auto lines = static_cast<uint32_t>(Ll128::to_store(out, Ll128::lines_of(words.bytes)));
   const uint32_t flag = Ll::flag_of(out.next);
@@ -139,7 +139,7 @@ TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, co
   for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
     const Out& to = lane.tables->outs[i];
     if (to.delivery == Delivery::Ll) store_lines(rank.out[to.link], words);
-    if (kWhole && to.delivery == Delivery::Ll128) store_whole_lines(rank.out[to.link], words);
+    if (kWhole && to.delivery == Delivery::Ll128) store_ll128(rank.out[to.link], words);
   }
 }
 

@@ -22,7 +22,7 @@ inline constexpr uint32_t kTurnsPerPoll =
 enum class KernelKind : uint8_t {
   Slots,  ///< none in lines
   Ll,     ///< some in lines, others in slots
-  Short,  ///< one lane, all in lines, none of them in whole lines
+  Short,  ///< one lane, all by LL, none of them by LL128
 };
 
 /// A communicator's words in the memory of its GPU.

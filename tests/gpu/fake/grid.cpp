@@ -137,6 +137,8 @@ void pause() {
   self().fiber.yield();
 }
 
+void trap() { fault(CUDA_ERROR_LAUNCH_FAILED, "the kernel ended itself"); }
+
 void step() {
   GpuThread& thread = self();
   Grid& grid = thread.block.grid;
@@ -220,8 +222,8 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::ptx::host::BlockRuntime& block_runtime() {
-  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,  ballot,
-                                                       pause,      step,          shared,    multicast};
+  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle, ballot,
+                                                       pause,      step,          trap,      shared,  multicast};
   return kRuntime;
 }
 

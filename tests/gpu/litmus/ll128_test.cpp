@@ -1,4 +1,4 @@
-// The protocol of messages in whole lines (link/ll.hpp, Ll128Wire), all interleavings: one rank sends messages
+// The protocol of LL128 messages (link/ll.hpp, Ll128Wire), all interleavings: one rank sends messages
 // of two lines through eight slots, two of them used three times. A store of a line becomes visible at once, at any
 // later moment and in any order with other lines'; a mutant's comes in two halves. Loads happen in program order, the
 // flag's first (it acquires).

@@ -120,7 +120,11 @@ std::string objection(const Module& module) {
 /// What to do about a module of ours that is not installed; "" for those of others.
 std::string of_this_build(const std::string& name) {
   const BuildPart* const part = find_build_part(name);
-  if (part == nullptr) return "";
+  if (part == nullptr) {
+    const auto known = split(TUTTI_KNOWN_MODULES, ',');
+    const bool ours = std::find(known.begin(), known.end(), name) != known.end();
+    return ours ? "; if this build has made it, install it, or name its folder in TUTTI_MODULE_PATH" : "";
+  }
   if (part->in) return "; this build has it: install it, or name its folder in TUTTI_MODULE_PATH";
   return fmt::format("; this build was made without it: {}; install that, then configure and build again", part->words);
 }

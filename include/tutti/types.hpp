@@ -85,9 +85,9 @@ constexpr TypeKind kind_of(DType type) {
 #undef TUTTI_TYPE
   return kKinds[static_cast<int>(type)];
 }
-/// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
+/// True for the types with a fraction.
 constexpr bool is_float(DType type) { return kind_of(type) == TypeKind::Float; }
-/// True for i8 i16 i32 i64.
+/// True for those that may be negative.
 constexpr bool is_signed_integer(DType type) { return kind_of(type) == TypeKind::Signed; }
 
 /// The name in messages and on the command line: "i8", "f32", "bf16", …
@@ -98,7 +98,7 @@ constexpr const char* name_of(DType type) {
   return static_cast<int>(type) < kDTypes ? kNames[static_cast<int>(type)] : "?";
 }
 
-/// "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "premulsum".
+/// The name in messages and on the command line: "sum", "bitand", …, "premulsum".
 constexpr const char* name_of(Op op) {
 #define TUTTI_OPERATOR(name, text, others) text,
   constexpr const char* kNames[kOps] = {TUTTI_OPERATORS(TUTTI_OPERATOR) "premulsum"};

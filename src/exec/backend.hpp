@@ -53,9 +53,10 @@ struct Offer {
   double relay = 0;                     ///< seconds that a message between hosts takes more, at each end, …
   double relay_beta = 0;                ///< … and seconds per byte that it takes at least
   double gamma = 0;                     ///< seconds per byte folded
-  uint64_t staging = 0, message = 0;    ///< bytes, as in select::CostInputs
-  uint32_t max_width = 1;
-  bool links_in_host_memory = false;  ///< links lie in memory of the host: other figures than elsewhere
+  uint64_t staging = 0;                 ///< bytes of staging memory, on the rank that has least: it limits windows
+  uint64_t message = 0;                 ///< bytes of the longest message
+  uint32_t max_width = 1;               ///< replicas of a program, at most
+  bool links_in_host_memory = false;    ///< links lie in memory of the host: other figures than elsewhere
 };
 
 /// Every rank gives a text and gets those of all ranks, by rank. All ranks call it the same number of times.

@@ -1,7 +1,9 @@
 #include "plan/algorithm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -74,6 +76,14 @@ class Adoptions {
 };
 
 }  // namespace
+
+bool needs_groups(const Algorithm& algorithm) {
+  constexpr Rank kRanks = 4;  // in two groups of two
+  const std::array<Rank, kRanks> halves{0, 0, 1, 1};
+  const Shape without{algorithm.collective, kRanks};
+  return !algorithm.allows(without) &&
+         algorithm.allows({algorithm.collective, kRanks, std::make_shared<const Grouping>(halves)});
+}
 
 Registration::Registration(const Algorithm& algorithm) { catalogue().push_back(algorithm); }
 

@@ -97,7 +97,8 @@ struct Algorithm {
   std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
   OfShape<Cost> cost;          ///< depends on the sizes of groups and their order only
   bool direct_stores = false;  ///< a reader copies a fold unchanged, so the rank that folds may store it there
-  bool lends = false;          ///< lends all its messages, in place or not: zero-copy ones need no staging
+  bool lends = false;          ///< lends all its messages, in place or not, and gains nothing from short windows:
+                               ///< where messages are read at their address, staging does not limit the window
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n and root; of reductions only
 };
 
@@ -105,6 +106,9 @@ inline bool any_number(Rank) { return true; }
 inline bool power_of_two(Rank n) { return n > 0 && (n & (n - 1)) == 0; }
 /// For algorithms that work along groups.
 inline bool grouped(const Shape& shape) { return shape.groups != nullptr; }
+
+/// Works along groups only: for no number of ranks without them.
+bool needs_groups(const Algorithm& algorithm);
 
 /// Registers an algorithm; a file of algorithms/ has one for each of its collectives.
 class Registration {

@@ -1,6 +1,8 @@
 // The conformance table: every collective, element type, operator, size, root, in place or not, on every transport and
 // with every algorithm, compared with exact results. Prints how many calls were checked and how many were wrong.
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -10,13 +12,14 @@
 
 #include "base/format.hpp"
 #include "conformance/rank_group.hpp"
+#include "exec/backend.hpp"
 #include "plan/algorithm.hpp"
 
 namespace tutti::conformance {
 namespace {
 
 struct Options {
-  std::string transport = "local";
+  std::string transport = "local", backend;
   int ranks = 2;
   bool threads = false, exhaustive = false, only_forced = false, only_sums = false, reduced = false;
 };
@@ -196,6 +199,32 @@ bool run_table(const Options& options) {
   return table.print();
 }
 
+/// Why the table would not check this backend; "" if it does: then it owns the memory that the table uses.
+std::string why_not_checked(const std::string& backend) {
+  for (const auto& [name, why_not] : exec::unusable_backends()) {
+    if (name == backend) return why_not;
+  }
+  for (const exec::BackendEntry* entry : exec::backends()) {
+    if (entry->name != backend) continue;
+    const std::vector<unsigned char> memory(4096);
+    return entry->owns(memory.data()) ? "" : "it does not own the table's memory, which is of operator new";
+  }
+  return "there is none of this name";
+}
+
+/// In a process of its own: each row has another environment, which a process reads once.
+bool is_checked(const std::string& backend) {
+  if (backend.empty()) return true;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string why = why_not_checked(backend);
+    if (!why.empty()) fmt::print(stderr, "tutti_conformance: backend {}: {}\n", backend, why);
+    std::_Exit(why.empty() ? 0 : 1);
+  }
+  int status = 1;
+  return child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
+}
+
 }  // namespace
 }  // namespace tutti::conformance
 
@@ -203,6 +232,7 @@ int main(int argc, char** argv) {
   tutti::conformance::Options options;
   CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
   app.add_option("--transport", options.transport, "its name, as in TUTTI_TRANSPORT; mixed: two processes of threads");
+  app.add_option("--backend", options.backend, "fails unless calls run on it");
   app.add_flag("--threads", options.threads, "ranks are threads of one process, not processes");
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMaxRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
@@ -211,5 +241,6 @@ int main(int argc, char** argv) {
   app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
   CLI11_PARSE(app, argc, argv);
   using namespace tutti::conformance;
+  if (!is_checked(options.backend)) return 2;
   return (options.only_sums ? run_sums_table : run_table)(options) ? 0 : 1;
 }

@@ -226,9 +226,9 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(CLI::Range(1, kMaxGrouped));
   command.add_option("-c,--check", options.checks, "checked calls for each size, with other data each; default 1")
       ->check(at_least(0));
-  command.add_option("-o,--op", words.op,
-                     "sum prod min max avg bitand bitor bitxor premulsum (mulsum), or all; default sum");
-  std::string types;
+  std::string ops, types;
+  for (int i = 0; i < kOps; ++i) ops += fmt::format("{} ", name_of(static_cast<Op>(i)));
+  command.add_option("-o,--op", words.op, ops + "(mulsum), or all; default sum");
   for (int i = 0; i < kDTypes; ++i) types += fmt::format("{} ", name_of(static_cast<DType>(i)));
   command.add_option("-d,--datatype", words.type, types + "(or int8 half float …), or all; default f32");
   command.add_option("-r,--root", words.root, "a rank, or all; default 0");

@@ -50,4 +50,18 @@ double decode(uint64_t bits, FloatFormat format) {
   return negative ? -size : size;
 }
 
+uint64_t nan_of(FloatFormat format) {
+  const uint64_t all_ones = (uint64_t{1} << (format.exponent_bits + format.mantissa_bits)) - 1;
+  return format.has_infinity ? all_ones - ((uint64_t{1} << (format.mantissa_bits - 1)) - 1) : all_ones;
+}
+
+std::vector<DType> small_floats() {
+  std::vector<DType> small;
+  for (int i = 0; i < kDTypes; ++i) {
+    const auto type = static_cast<DType>(i);
+    if (is_float(type) && size_of(type) < sizeof(float)) small.push_back(type);
+  }
+  return small;
+}
+
 }  // namespace tutti::tools

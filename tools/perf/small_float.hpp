@@ -1,7 +1,9 @@
 // Floating-point numbers in any IEEE-like format, computed bit by bit and independently of the library that they check.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "tutti/types.hpp"
 
@@ -12,8 +14,13 @@ struct FloatFormat {
   bool has_infinity;                 // f8e4m3: the highest exponent holds numbers, and one NaN
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  /// The largest integer up to which every integer is a number of the format: 2^(mantissa bits + 1).
-  double exact_integers() const { return static_cast<double>(uint64_t{1} << (mantissa_bits + 1)); }
+  /// The largest integer up to which every integer is a number of the format: 2^(mantissa bits + 1), if it goes so far.
+  double exact_integers() const {
+    const auto all = static_cast<double>(uint64_t{1} << (mantissa_bits + 1));
+    return all <= largest_power() ? all : 2 * largest_power() - 1;
+  }
+  /// The largest power of two that is a number of the format, 2^62 at most.
+  double largest_power() const { return static_cast<double>(uint64_t{1} << std::min(highest_exponent(), 62)); }
   /// Exponents of the smallest and largest powers of two that are normal numbers.
   int lowest_exponent() const { return 1 - bias(); }
   int highest_exponent() const { return (1 << exponent_bits) - (has_infinity ? 2 : 1) - bias(); }
@@ -42,5 +49,11 @@ uint64_t encode(double value, FloatFormat format);
 
 /// The number that these bits mean; NaN and infinities included.
 double decode(uint64_t bits, FloatFormat format);
+
+/// The bits of a NaN: the quiet one, where the format tells them apart.
+uint64_t nan_of(FloatFormat format);
+
+/// The floating-point types of less than 32 bits.
+std::vector<DType> small_floats();
 
 }  // namespace tutti::tools

@@ -114,7 +114,10 @@ uint64_t float_value(const Spot& spot, int rank, DType type, Op op) {
   if (op == Op::Avg && static_cast<uint64_t>(spot.ranks) <= limit) {
     return encode(static_cast<double>(averaged(spot, rank, limit)), format);
   }
-  const auto value = static_cast<double>(summand(spot, rank, limit, true));
+  // An input of a pre-multiplied sum is up to twice as large as its summand.
+  const auto largest = static_cast<uint64_t>(format.largest_power()) - 1;
+  const uint64_t share = op == Op::PreMulSum ? std::min(limit, largest) : limit;
+  const auto value = static_cast<double>(summand(spot, rank, share, true));
   if (op != Op::PreMulSum) return encode(value, format);
   return encode(value / decode(scalar_value(spot.seed, rank, type), format), format);
 }

@@ -44,12 +44,14 @@ T fold_numbers(T a, T b, Op op) {
     case Op::Max:
       return a > b ? a : b;
     case Op::BitAnd:
+      if constexpr (std::is_integral_v<T>) return a & b;
+      break;
     case Op::BitOr:
+      if constexpr (std::is_integral_v<T>) return a | b;
+      break;
     case Op::BitXor:
-      break;  // of words
-  }
-  if constexpr (std::is_integral_v<T>) {
-    return op == Op::BitAnd ? a & b : op == Op::BitOr ? a | b : a ^ b;
+      if constexpr (std::is_integral_v<T>) return a ^ b;
+      break;
   }
   return a;
 }

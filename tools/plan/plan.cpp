@@ -147,10 +147,25 @@ void print_counted(const Subject& subject, const plan::Counted& counted) {
   fmt::print("  rounds                {}\n  sent, busiest rank    {}\n  received              {}\n", does.rounds,
              in_words(does.sent), in_words(does.received));
   fmt::print("  folded                {}\n  largest message       {}\n", in_words(does.folded), in_words(does.message));
-  fmt::print("  sends lent            {}\n", counted.lends);
+  fmt::print("  busiest link          {}\n  sets of readers       {}\n  sends lent            {}\n",
+             in_words(does.busiest_link()), does.stages, counted.lends);
   if (reduces(subject.shape.collective)) {
     fmt::print("  reproducible order    {}\n", plan::is_canonical(subject.plans) ? "yes" : "no");
   }
+}
+
+/// What an algorithm's cost function says otherwise. The names are those of plan::Cost.
+void print_differences(const plan::Cost& counted, const plan::Cost& claimed) {
+  const auto field = [](const char* name, plan::Ratio is, plan::Ratio said) {
+    if (!(is == said)) fmt::print("  {:<10} counted {}, claimed {}\n", name, in_words(is), in_words(said));
+  };
+  field("rounds", counted.rounds, claimed.rounds);
+  field("sent", counted.sent, claimed.sent);
+  field("received", counted.received, claimed.received);
+  field("folded", counted.folded, claimed.folded);
+  field("stages", counted.stages, claimed.stages);
+  field("message", counted.message, claimed.message);
+  field("link", counted.busiest_link(), claimed.busiest_link());
 }
 
 /// Proves the programs that each method makes of the plans, and prints a line for each. False: one is wrong.
@@ -192,9 +207,10 @@ int verify(const Options& options) {
   print_counted(subject, counted);
   const bool runs = within_budget(options, "proving", [&] { return prove_programs(subject.plans); });
   if (subject.algorithm == nullptr) return runs ? 0 : 1;
-  const bool as_claimed = counted.cost == subject.algorithm->cost(subject.shape);
-  fmt::print("\n{}\n", as_claimed ? "The cost that the algorithm claims is what was counted."
-                                  : "The cost that the algorithm claims is NOT what was counted.");
+  const plan::Cost claimed = subject.algorithm->cost(subject.shape);
+  const bool as_claimed = counted.cost == claimed;
+  fmt::print("\nThe cost that the algorithm claims is {}what was counted.\n", as_claimed ? "" : "NOT ");
+  if (!as_claimed) print_differences(counted.cost, claimed);
   return as_claimed && runs ? 0 : 1;
 }
 

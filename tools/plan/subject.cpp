@@ -58,7 +58,8 @@ const plan::Algorithm& algorithm_of(const PlanOptions& options) {
   }
   if (!found->allows(shape_of(collective, options))) {
     throw_error(Code::InvalidArgument, "{} {} does not work for {}{} ({})", found->name, name_of(collective),
-                in_ranks(options.ranks()), options.groups.empty() ? " without --groups" : "", found->summary);
+                in_ranks(options.ranks()),
+                options.groups.empty() && plan::needs_groups(*found) ? " without --groups" : "", found->summary);
   }
   return *found;
 }

@@ -26,12 +26,12 @@ bool arithmetic(ScalarType type, Elements& elements) {
     elements = {same, units};
     return true;
   };
-  switch (type) {
+  if (type == ScalarType::Undefined) return false;  // in the table: a type that PyTorch does not have
 #define TUTTI_TYPE(name, text, bytes, kind, c, arithmetic, nccl, torch, ...) \
-  case ScalarType::torch:                                                    \
-    return is(tutti##c);
-    TUTTI_TYPES(TUTTI_TYPE)
+  if (type == ScalarType::torch) return is(tutti##c);
+  TUTTI_TYPES(TUTTI_TYPE)
 #undef TUTTI_TYPE
+  switch (type) {
     case ScalarType::Bool:
       return is(tuttiUint8);
     case ScalarType::ComplexHalf:

@@ -57,13 +57,25 @@ bool sends_straight(const RankPlan& plan) {
 }
 
 TEST_P(EveryAlgorithm, SendsStraightWhereCopyEnginesAcceptIt) {
-  if (!GetParam().algorithm().allows({GetParam().algorithm().collective, 2})) return;  // it needs groups
   for (const Rank ranks : {2, 3, 4, 7, 8}) {
+    if (!GetParam().algorithm().allows({GetParam().collective, ranks})) continue;
     const std::vector<RankPlan> plans = GetParam().plans(ranks);
     const auto accepted = [](const RankPlan& plan) { return exec::methods::copy_engine.accepts(plan).empty(); };
     if (!std::all_of(plans.begin(), plans.end(), accepted)) continue;
     for (const RankPlan& plan : plans) EXPECT_TRUE(sends_straight(plan)) << ranks << " ranks";
   }
+}
+
+/// The selector believes the claim: where messages are read at their address, staging memory limits no window.
+TEST_P(EveryAlgorithm, LendsAllItSendsIfItSaysSo) {
+  bool all = true;
+  for (const Rank ranks : {2, 3, 4, 7, 8}) {
+    if (!GetParam().algorithm().allows({GetParam().collective, ranks})) continue;
+    for (const RankPlan& plan : GetParam().plans(ranks)) {
+      for (const Step& step : plan.steps) all = all && (step.kind != StepKind::Send || step.lend == Lend::Always);
+    }
+  }
+  EXPECT_TRUE(all || !GetParam().algorithm().lends);
 }
 
 TEST(Methods, AcceptWhatTheyCanRunAndNothingElse) {
@@ -93,6 +105,14 @@ TEST_P(EveryAlgorithm, HasASummaryThatFitsALine) {
 INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAlgorithm, testing::ValuesIn(catalogue()), [](const auto& test) {
   return fmt::format("{}_{}", name_of(test.param.collective), test.param.name);
 });
+
+TEST(Catalogue, KnowsWhatNeedsGroups) {
+  EXPECT_TRUE(needs_groups(*find_algorithm(Collective::AllReduce, "hierarchical")));
+  EXPECT_FALSE(needs_groups(*find_algorithm(Collective::AllReduce, "ring")));
+  Algorithm partial = *find_algorithm(Collective::AllReduce, "ring");
+  partial.allows = [](Rank n) { return n == 6; };
+  EXPECT_FALSE(needs_groups(partial)) << "groups would not help";
+}
 
 TEST(Catalogue, HasAnAlgorithmForEveryCollectiveButPointToPoint) {
   for (int c = 0; c < kCollectives; ++c) {

@@ -30,14 +30,8 @@ double number(const unsigned char* bytes, DType type) {
 }
 
 void put(unsigned char* bytes, DType type, double value) {
-  const uint64_t nan[] = {0x7E, 0x7E00, 0x7FC00000, 0x7FF8000000000000};  // by the size's logarithm
-  uint64_t bits = 0;
-  if (std::isnan(value)) {
-    const uint64_t encodings[kDTypes] = {0, 0, 0, 0, 0, 0, nan[1], nan[2], nan[3], 0x7FC0, 0x7F, nan[0]};
-    bits = encodings[static_cast<int>(type)];
-  } else {
-    bits = tools::encode(value, tools::format_of(type));
-  }
+  const tools::FloatFormat format = tools::format_of(type);
+  const uint64_t bits = std::isnan(value) ? tools::nan_of(format) : tools::encode(value, format);
   std::memcpy(bytes, &bits, size_of(type));
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <random>
 
+#include "tools/perf/small_float.hpp"
+
 namespace tutti {
 namespace {
 
@@ -66,6 +68,8 @@ const Description kFormats[] = {
 bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
+
+TEST(ConvertFormats, AreOfAllSmallFloats) { EXPECT_EQ(std::size(kFormats), tools::small_floats().size()); }
 
 class Convert : public testing::TestWithParam<Description> {};
 INSTANTIATE_TEST_SUITE_P(Formats, Convert, testing::ValuesIn(kFormats), [](const auto& i) { return i.param.name; });

@@ -9,6 +9,7 @@
 
 #include "reduce/convert.hpp"
 #include "reduce/fold.hpp"
+#include "tools/perf/small_float.hpp"
 #include "tools/perf/values.hpp"
 
 namespace tutti::reference {
@@ -34,28 +35,11 @@ inline Number decode(DType type, const std::byte* at) {
   uint64_t bits = 0;
   memcpy(&bits, at, size_of(type));
   Number n;
-  switch (type) {
-    case DType::F16:
-      n.real = f16_to_float(static_cast<uint16_t>(bits));
-      break;
-    case DType::BF16:
-      n.real = bf16_to_float(static_cast<uint16_t>(bits));
-      break;
-    case DType::F8E4M3:
-      n.real = f8e4m3_to_float(static_cast<uint8_t>(bits));
-      break;
-    case DType::F8E5M2:
-      n.real = f8e5m2_to_float(static_cast<uint8_t>(bits));
-      break;
-    case DType::F32:
-      n.real = float_from_bits(static_cast<uint32_t>(bits));
-      break;
-    case DType::F64:
-      memcpy(&n.real, &bits, sizeof bits);
-      break;
-    default:
-      n.whole = bits;
-      n = wrapped(type, n);
+  if (is_float(type)) {
+    n.real = tools::decode(bits, tools::format_of(type));
+  } else {
+    n.whole = bits;
+    n = wrapped(type, n);
   }
   return n;
 }

@@ -64,29 +64,8 @@ void fill(DType type, std::byte* to, uint64_t count, std::mt19937& random) {
     uint64_t bits = (uint64_t{random()} << 32) | random();
     const float small = static_cast<float>(static_cast<int>(random() % 9) - 4);
     if (random() % 4 != 0) {
-      const double wide = small;
-      switch (type) {
-        case DType::F16:
-          bits = float_to_f16(small);
-          break;
-        case DType::BF16:
-          bits = float_to_bf16(small);
-          break;
-        case DType::F8E4M3:
-          bits = float_to_f8e4m3(small);
-          break;
-        case DType::F8E5M2:
-          bits = float_to_f8e5m2(small);
-          break;
-        case DType::F32:
-          bits = float_bits(small);
-          break;
-        case DType::F64:
-          memcpy(&bits, &wide, sizeof bits);
-          break;
-        default:
-          bits = static_cast<uint64_t>(static_cast<int64_t>(small));
-      }
+      bits = is_float(type) ? tools::encode(small, tools::format_of(type))
+                            : static_cast<uint64_t>(static_cast<int64_t>(small));
     }
     memcpy(to, &bits, size_of(type));
   }
@@ -155,12 +134,15 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<int, int>>& ins
 INSTANTIATE_TEST_SUITE_P(All, Fold, testing::Combine(testing::Range(0, kDTypes), testing::Range(0, kOps)),
                          name_of_case);
 
+std::vector<int> numbers_of_small_floats() {
+  std::vector<int> numbers;
+  for (const DType type : tools::small_floats()) numbers.push_back(static_cast<int>(type));
+  return numbers;
+}
+
 class FoldOfSmallFloats : public Fold {};
 INSTANTIATE_TEST_SUITE_P(All, FoldOfSmallFloats,
-                         testing::Combine(testing::Values(static_cast<int>(DType::F16), static_cast<int>(DType::BF16),
-                                                          static_cast<int>(DType::F8E4M3),
-                                                          static_cast<int>(DType::F8E5M2)),
-                                          testing::Range(0, kOps)),
+                         testing::Combine(testing::ValuesIn(numbers_of_small_floats()), testing::Range(0, kOps)),
                          name_of_case);
 
 TEST_P(Fold, MatchesOneElementAtATime) {

@@ -9,10 +9,8 @@
 namespace tutti::tools {
 namespace {
 
-constexpr DType kSmall[] = {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2};
-
 TEST(SmallFloat, EveryFiniteNumberIsItsOwnNearest) {
-  for (const DType type : kSmall) {
+  for (const DType type : small_floats()) {
     const FloatFormat format = format_of(type);
     int finite = 0;
     for (uint64_t bits = 0; bits < uint64_t{1} << (8 * size_of(type)); ++bits) {
@@ -21,9 +19,8 @@ TEST(SmallFloat, EveryFiniteNumberIsItsOwnNearest) {
       ++finite;
       ASSERT_EQ(encode(value, format), bits) << name_of(type);
     }
-    EXPECT_EQ(finite, (type == DType::F8E4M3
-                           ? 254
-                           : (2 << (format.mantissa_bits + format.exponent_bits)) - (2 << format.mantissa_bits)));
+    const int all = 2 << (format.mantissa_bits + format.exponent_bits);
+    EXPECT_EQ(finite, all - (format.has_infinity ? 2 << format.mantissa_bits : 2)) << name_of(type);
   }
 }
 
@@ -35,6 +32,19 @@ TEST(SmallFloat, KnowsTheFormatsLimits) {
   EXPECT_EQ(decode(0x7b, format_of(DType::F8E5M2)), 57344);
   EXPECT_TRUE(std::isinf(decode(0x7c, format_of(DType::F8E5M2))));
   EXPECT_EQ(decode(0x01, format_of(DType::F8E4M3)), std::ldexp(1, -9));
+}
+
+TEST(SmallFloat, HasANaN) {
+  EXPECT_EQ(nan_of(format_of(DType::F16)), 0x7E00u);
+  EXPECT_EQ(nan_of(format_of(DType::F8E4M3)), 0x7Fu);
+  EXPECT_EQ(nan_of(format_of(DType::F64)), 0x7FF8000000000000u);
+  for (const DType type : small_floats()) EXPECT_TRUE(std::isnan(decode(nan_of(format_of(type)), format_of(type))));
+}
+
+TEST(SmallFloat, OfAFormatThatEndsEarlyKnowsIt) {
+  const FloatFormat format{3, 4, true};  // up to 15.5
+  EXPECT_EQ(format.exact_integers(), 15);
+  EXPECT_EQ(decode(encode(15.5, format), format), 15.5);
 }
 
 TEST(SmallFloat, RoundsToTheNearestAndTiesToEven) {
@@ -54,7 +64,7 @@ TEST(SmallFloat, IsWhatTheMachineHoldsForFloatAndDouble) {
 }
 
 TEST(SmallFloat, HoldsEveryIntegerUpToTheLastExactOne) {
-  for (const DType type : kSmall) {
+  for (const DType type : small_floats()) {
     const FloatFormat format = format_of(type);
     const double last = format.exact_integers();
     for (double i = 0; i <= last; ++i) ASSERT_EQ(decode(encode(i, format), format), i) << name_of(type);

@@ -29,7 +29,10 @@ Backoff backoff_for(bool shares_cores) {
 }
 
 double Waiter::turn() {
-  if (turns_ == 0) since_ = {};
+  if (turns_ == 0) {
+    since_ = {};
+    stalled_ = 0;
+  }
   if (++turns_ <= backoff_.spins) {
     turns_ % machine_constants().spins_to_a_yield == 0 ? void(sched_yield()) : pause();
     return 0;
@@ -38,18 +41,14 @@ double Waiter::turn() {
     sched_yield();
     return 0;
   }
-  if (since_ == Deadline::Clock::time_point{}) since_ = Deadline::Clock::now();
-  const double waited = stalled();
-  if (waited < backoff_.yield_for) {
+  const auto now = Deadline::Clock::now();
+  if (since_ == Deadline::Clock::time_point{}) since_ = now;
+  stalled_ = std::chrono::duration<double>(now - since_).count();
+  if (stalled_ < backoff_.yield_for) {
     sched_yield();
     return 0;
   }
-  return std::clamp(waited / 8, backoff_.nap, backoff_.longest_nap);
-}
-
-double Waiter::stalled() const {
-  if (turns_ <= backoff_.spins || since_ == Deadline::Clock::time_point{}) return 0;
-  return std::chrono::duration<double>(Deadline::Clock::now() - since_).count();
+  return std::clamp(stalled_ / 8, backoff_.nap, backoff_.longest_nap);
 }
 
 void nap(double seconds) {

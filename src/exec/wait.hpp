@@ -27,13 +27,14 @@ class Waiter {
   void progressed() { turns_ = 0; }
   /// A turn without progress: spins or yields and returns 0, or returns the seconds that the caller should sleep.
   double turn();
-  /// Seconds since the last progress; zero while still spinning.
-  double stalled() const;
+  /// Seconds from the first turn that read the clock to the last one; zero while spins and untimed yields last.
+  double stalled() const { return turns_ == 0 ? 0 : stalled_; }
 
  private:
   const Backoff& backoff_;
   uint64_t turns_ = 0;
   Deadline::Clock::time_point since_{};
+  double stalled_ = 0;
 };
 
 /// A sleep of the calling thread; signals may end it early.

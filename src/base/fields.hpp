@@ -93,7 +93,7 @@ class FieldReader {
     value = raw != 0;
   }
   void code(Code& value);
-  /// Throws Error(ProtocolError) for a value that is none.
+  /// Throws Error(ProtocolError) for a value beyond `last`.
   template <class E>
   void choice(E& value, E last) {
     std::underlying_type_t<E> raw = 0;

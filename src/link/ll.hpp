@@ -117,9 +117,9 @@ struct LlWire {
   }
 };
 
-/// LL128: 120 bytes of data and a flag of 8, stored at once, if the path between two
-/// devices keeps a store of 128 bytes whole. The data are 8-byte words: word 0 is the header, word k holds 8 bytes of
-/// the payload, from byte 8·(k − 1) on. All else is as in LlWire. Also of `Memory`: load_acquire(p).
+/// LL128: 120 bytes of data and a flag of 8, stored at once, if the path between two devices keeps a store of 128 bytes
+/// whole. The data are 8-byte words: word 0 is the header, word k holds 8 bytes of the payload, from byte 8·(k − 1) on.
+/// All else is as in LlWire. Also of `Memory`: load_acquire(p).
 template <class Memory>
 struct Ll128Wire : LlWire<Memory> {
   static constexpr uint64_t kWords = 15;  ///< of a line, before its flag

@@ -1,7 +1,6 @@
 #include "plan/algorithm.hpp"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -77,12 +76,11 @@ class Adoptions {
 
 }  // namespace
 
-bool needs_groups(const Algorithm& algorithm) {
-  constexpr Rank kRanks = 4;  // in two groups of two
-  const std::array<Rank, kRanks> halves{0, 0, 1, 1};
-  const Shape without{algorithm.collective, kRanks};
-  return !algorithm.allows(without) &&
-         algorithm.allows({algorithm.collective, kRanks, std::make_shared<const Grouping>(halves)});
+bool needs_groups(const Algorithm& algorithm, Rank ranks) {
+  if (algorithm.allows({algorithm.collective, ranks})) return false;
+  std::vector<Rank> halves;
+  for (Rank rank = 0; rank < ranks; ++rank) halves.push_back(2 * rank / ranks);
+  return algorithm.allows({algorithm.collective, ranks, std::make_shared<const Grouping>(halves)});
 }
 
 Registration::Registration(const Algorithm& algorithm) { catalogue().push_back(algorithm); }

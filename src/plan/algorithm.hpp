@@ -107,8 +107,8 @@ inline bool power_of_two(Rank n) { return n > 0 && (n & (n - 1)) == 0; }
 /// For algorithms that work along groups.
 inline bool grouped(const Shape& shape) { return shape.groups != nullptr; }
 
-/// Works along groups only: for no number of ranks without them.
-bool needs_groups(const Algorithm& algorithm);
+/// Works for this number of ranks along groups only.
+bool needs_groups(const Algorithm& algorithm, Rank ranks);
 
 /// Registers an algorithm; a file of algorithms/ has one for each of its collectives.
 class Registration {

@@ -238,7 +238,7 @@ void refuse(const Entry& entry, const std::string& why, const CostInputs& inputs
   if (wish.algorithm != &a) {
     throw_error(Code::Unsupported, "no algorithm can do {} on {}: {} {}", collective, ranks, a.name, why);
   }
-  const bool groups = plan::needs_groups(a) && (inputs.groups == nullptr || tells_nothing(a, inputs));
+  const bool groups = plan::needs_groups(a, inputs.ranks) && (inputs.groups == nullptr || tells_nothing(a, inputs));
   throw_error(Code::Unsupported, "{} {}:{}, which cannot be used on {}: {}{}",
               wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", collective, a.name, ranks, why,
               groups ? ". Say by TUTTI_GROUPS which ranks are near each other, or force another algorithm" : "");

@@ -356,6 +356,16 @@ class BadCommandLines(unittest.TestCase):
         self.assertIn("--json /no/such/folder/x.json: No such file or directory", done.stderr)
         self.assertEqual(rows(done.stdout), [])
 
+    def test_a_run_that_fails_leaves_an_earlier_file_alone(self):
+        with tempfile.NamedTemporaryFile("w+") as file:
+            file.write("earlier results")
+            file.flush()
+            done = tutti("perf", "reduce", "-b", "64T", "-e", "64T", "--json", file.name, *QUICK)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("can be had", done.stderr)
+            with open(file.name) as left:
+                self.assertEqual(left.read(), "earlier results")
+
 
 if __name__ == "__main__":
     main()

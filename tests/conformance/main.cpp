@@ -148,7 +148,9 @@ void run_along_groups(Table& table, const std::string& name, int ranks, const En
 bool run_sums_table(const Options& options) {
   Table table(options);
   for (const std::string& name : algorithm_names()) {
-    const std::string forced = forcing_where(name, [](const plan::Algorithm& a) { return a.canonical; });
+    const std::string forced = forcing_where(name, [&](const plan::Algorithm& a) {
+      return a.canonical && a.allows({a.collective, options.ranks});
+    });
     if (forced.empty()) continue;
     for (const char* message : {"8K", "256K"}) {
       table.run_reproducible_sums({{"TUTTI_ALGO", forced}, {"TUTTI_MESSAGE", message}});
@@ -201,11 +203,14 @@ bool run_table(const Options& options) {
 
 /// Why the table would not check this backend; "" if it does: then it owns the memory that the table uses.
 std::string why_not_checked(const std::string& backend) {
-  for (const auto& [name, why_not] : exec::unusable_backends()) {
-    if (name == backend) return why_not;
+  for (const auto* modules : {&exec::unusable_backends(), &transports::unusable_modules()}) {
+    for (const auto& [name, why_not] : *modules) {
+      if (name == backend) return why_not;
+    }
   }
   for (const exec::BackendEntry* entry : exec::backends()) {
     if (entry->name != backend) continue;
+    if (entry->current() == exec::kNoProcessor) return entry->why_none;
     const std::vector<unsigned char> memory(4096);
     return entry->owns(memory.data()) ? "" : "it does not own the table's memory, which is of operator new";
   }
@@ -222,7 +227,9 @@ bool is_checked(const std::string& backend) {
     std::_Exit(why.empty() ? 0 : 1);
   }
   int status = 1;
-  return child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
+  const bool ended = child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status);
+  if (!ended) fmt::print(stderr, "tutti_conformance: backend {}: it could not be asked\n", backend);
+  return ended && WEXITSTATUS(status) == 0;
 }
 
 }  // namespace

@@ -123,8 +123,8 @@ class ExampleBackend final : public Backend {
   transports::Wireup& wireup_;
   PushedLinks connector_;
   Links links_{connector_};
-  std::vector<Page> memory_{
-      256};  // for what goes to several readers: copied from here to their slots, so not read later
+  // For what goes to several readers: copied from here to their slots, so not read later.
+  std::vector<Page> memory_{256};
   link::Arena arena_{memory_.front().bytes, memory_.size() * sizeof(Page)};
   HostBackend host_;
 };

@@ -17,7 +17,8 @@ struct FloatFormat {
   /// The largest integer up to which every integer is a number of the format: 2^(mantissa bits + 1), if it goes so far.
   double exact_integers() const {
     const auto all = static_cast<double>(uint64_t{1} << (mantissa_bits + 1));
-    return all <= largest_power() ? all : 2 * largest_power() - 1;
+    const bool last_is_nan = !has_infinity && mantissa_bits == highest_exponent();
+    return all <= largest_power() ? all : 2 * largest_power() - (last_is_nan ? 2 : 1);
   }
   /// The largest power of two that is a number of the format, 2^62 at most.
   double largest_power() const { return static_cast<double>(uint64_t{1} << std::min(highest_exponent(), 62)); }

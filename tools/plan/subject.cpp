@@ -59,7 +59,8 @@ const plan::Algorithm& algorithm_of(const PlanOptions& options) {
   if (!found->allows(shape_of(collective, options))) {
     throw_error(Code::InvalidArgument, "{} {} does not work for {}{} ({})", found->name, name_of(collective),
                 in_ranks(options.ranks()),
-                options.groups.empty() && plan::needs_groups(*found) ? " without --groups" : "", found->summary);
+                options.groups.empty() && plan::needs_groups(*found, options.ranks()) ? " without --groups" : "",
+                found->summary);
   }
   return *found;
 }

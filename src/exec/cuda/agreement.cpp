@@ -57,7 +57,7 @@ std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports
 }
 
 /// Do 16 bytes times 8 stay whole, where `of` reads what `one` stores?
-bool CudaBackend::keeps_lines_whole(size_t one, size_t of) const {
+bool CudaBackend::keeps_ll128_whole(size_t one, size_t of) const {
   const std::vector<std::string>& to = reports_[one].ll128_to;
   return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
 }
@@ -67,8 +67,8 @@ Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) 
   bool all_whole = true;
   std::vector<bool> whole;
   for (size_t one = 0; one < reports_.size(); ++one) {
-    for (size_t of = 0; of < reports_.size(); ++of) all_whole = all_whole && keeps_lines_whole(one, of);
-    whole.push_back(keeps_lines_whole(me, one) && keeps_lines_whole(one, me));
+    for (size_t of = 0; of < reports_.size(); ++of) all_whole = all_whole && keeps_ll128_whole(one, of);
+    whole.push_back(keeps_ll128_whole(me, one) && keeps_ll128_whole(one, me));
   }
   transport_.set_ll128_peers(std::move(whole));
   const std::string why_no_nvls = agree_on_nvls(wanted, exchange);

@@ -92,7 +92,7 @@ class CudaBackend final : public Backend, private Connector {
     }
   };
   std::string driver_version() const;
-  bool keeps_lines_whole(size_t one, size_t of) const;
+  bool keeps_ll128_whole(size_t one, size_t of) const;
   std::string why_no_nvls() const;
   std::string agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange);
   std::string make_nvls(const Exchange& exchange);

@@ -200,20 +200,20 @@ Result explore() {
   return result;
 }
 
-TEST(WholeLinesLitmus, DeliverInAllInterleavings) {
+TEST(Ll128Litmus, DeliverInAllInterleavings) {
   const Result result = explore<Right>();
   EXPECT_EQ(result.wrong, "");
   EXPECT_GT(result.states, 1000U);
   std::cout << result.states << " states\n";
 }
 
-TEST(WholeLinesLitmus, AFlagThatIsStoredBeforeItsLineIsFound) {
+TEST(Ll128Litmus, AFlagThatIsStoredBeforeItsLineIsFound) {
   EXPECT_EQ(explore<FlagFirst>().wrong.substr(0, 7), "another");
 }
 
-TEST(WholeLinesLitmus, AWriterThatDoesNotWaitForRoomIsFound) { EXPECT_NE(explore<WithoutRoom>().wrong, ""); }
+TEST(Ll128Litmus, AWriterThatDoesNotWaitForRoomIsFound) { EXPECT_NE(explore<WithoutRoom>().wrong, ""); }
 
-TEST(WholeLinesLitmus, AFlagThatDoesNotChangeIsFound) { EXPECT_NE(explore<OneFlag>().wrong, ""); }
+TEST(Ll128Litmus, AFlagThatDoesNotChangeIsFound) { EXPECT_NE(explore<OneFlag>().wrong, ""); }
 
 }  // namespace
 }  // namespace tutti::link

@@ -127,6 +127,17 @@ TEST(HostileMember, DeeplyNestedTextsAreRejected) {
   EXPECT_TRUE(contains(said, "decision table cannot be read") && contains(said, "nested deeper than 16")) << said;
 }
 
+TEST(HostileMember, AChoiceThatDoesNotExistIsRejected) {
+  HostileMember member(0);
+  member.give(pack_fields(report()));
+  member.give("");  // our rank describes its host
+  ConclusionsPage page = conclusion();
+  page.conclusions.reading = static_cast<transports::ReadAccess>(3);
+  member.give(pack_fields(page));
+  const std::string said = member.outcome();
+  EXPECT_TRUE(contains(said, "one of a few choices")) << said;
+}
+
 TEST(HostileMember, InvalidReportsAreRejected) {
   RankReport odd = report();
   odd.crowding = 1e300;

@@ -35,6 +35,7 @@ TEST_P(Reproducible, HasTheSameBitsWithEveryAlgorithmAndMessageSize) {
     for (const char* message : {"8K", "256K"}) {
       const test::ScopedEnv window("TUTTI_MESSAGE", message);
       for (const int n : {2, 3, 5, 6, 7, 8, 12, 16}) {
+        if (!algorithm->allows({collective_, n})) continue;
         SCOPED_TRACE(fmt::format("{}, n = {}, messages of {}", algorithm->name, n, message));
         expect_canonical_bits(collective_, n);
       }

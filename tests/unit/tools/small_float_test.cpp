@@ -44,6 +44,8 @@ TEST(SmallFloat, HasANaN) {
 TEST(SmallFloat, OfAFormatThatEndsEarlyKnowsIt) {
   const FloatFormat format{3, 4, true};  // up to 15.5
   EXPECT_EQ(format.exact_integers(), 15);
+  EXPECT_EQ(format.largest_power(), 8);
+  EXPECT_EQ((FloatFormat{3, 4, false}).exact_integers(), 30) << "31 would be its NaN";
   EXPECT_EQ(decode(encode(15.5, format), format), 15.5);
 }
 

@@ -12,7 +12,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string_view>
 
 #include "base/build_parts.hpp"
@@ -129,14 +128,10 @@ std::string of_this_build(const std::string& name) {
   return fmt::format("; this build was made without it: {}; install that, then configure and build again", part->words);
 }
 
-struct Close {
-  void operator()(void* handle) const { ::dlclose(handle); }
-};
-
 ModuleLoad open_module(const std::string& path, const std::string& name) {
-  std::unique_ptr<void, Close> handle(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: what it has made stays
   if (handle == nullptr) return {.why_not = fmt::format("it cannot be loaded: {}", ::dlerror())};
-  const auto function = reinterpret_cast<ModuleFunction>(::dlsym(handle.get(), kModuleSymbol));
+  const auto function = reinterpret_cast<ModuleFunction>(::dlsym(handle, kModuleSymbol));
   if (function == nullptr) {
     return {.why_not = fmt::format("{} is no module of Tutti: it has no symbol {}", path, kModuleSymbol)};
   }
@@ -144,7 +139,6 @@ ModuleLoad open_module(const std::string& path, const std::string& name) {
   std::string why_not = misfit(module, name);
   if (why_not.empty()) why_not = objection(*module);
   if (!why_not.empty()) return {.why_not = fmt::format("{}: {}", path, why_not)};
-  (void)handle.release();  // for as long as the process lives
   return {.module = module};
 }
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cctype>
-#include <memory>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -29,8 +28,8 @@ constexpr int kGpu = 0, kNpu = 1, kSwitch = 2;  // nvmlIntNvLinkDeviceType_t
 
 class Nvml {
  public:
-  explicit Nvml(const std::string& library) : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), close) {
-    if (!library_) return;
+  explicit Nvml(const std::string& library) : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) return;
     find(init_, "nvmlInit_v2");
     find(shutdown_, "nvmlShutdown");
     find(error_text_, "nvmlErrorString");
@@ -47,7 +46,7 @@ class Nvml {
 
   NvmlReport read() const {
     NvmlReport report;
-    if (!library_) return report;
+    if (library_ == nullptr) return report;
     if (init_ == nullptr || count_ == nullptr || device_ == nullptr || pci_ == nullptr) {
       report.problem = "NVML lacks functions that every version has since 2019";
       return report;
@@ -71,12 +70,9 @@ class Nvml {
   }
 
  private:
-  static void close(void* library) {
-    if (library != nullptr) dlclose(library);
-  }
   template <class Function>
   void find(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(library_.get(), name));
+    function = reinterpret_cast<Function*>(dlsym(library_, name));
   }
   std::string error_text(Result result) const {
     return error_text_ == nullptr ? fmt::format("error {}", result) : error_text_(result);
@@ -122,7 +118,7 @@ class Nvml {
     return kind == kNpu ? NvLinks::Peer::Processor : NvLinks::Peer::Unknown;
   }
 
-  std::unique_ptr<void, void (*)(void*)> library_;
+  void* library_;  // never closed: a driver's library may keep what it has made
   Result (*init_)() = nullptr;
   Result (*shutdown_)() = nullptr;
   const char* (*error_text_)(Result) = nullptr;

@@ -68,12 +68,12 @@ uint32_t Occupancy::blocks(const Twin& twin, uint32_t threads, size_t dynamic_sh
 
 // ---- what twins call --------------------------------------------------------------------------------------
 
-void fault(int code, const std::string& what) {
+void fault(int code, std::string_view what) {
   GpuThread& thread = *Machine::current;
   begin_unseen();
   Machine::fault_code = code;
   Machine::fault_text = std::string(thread.block.grid.twin->name) + ": block " + std::to_string(thread.place.block) +
-                        ", thread " + std::to_string(thread.place.thread) + ": " + what;
+                        ", thread " + std::to_string(thread.place.thread) + ": " + std::string(what);
   end_unseen();
   thread.fiber.end();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/cuda/device.hpp"
@@ -108,6 +109,6 @@ const tutti::ptx::host::BlockRuntime& block_runtime();
 void thread_ended(GpuThread& thread);
 
 /// Ends the running thread, and the context, with a fault (a CUresult). Called on a fiber.
-[[noreturn]] void fault(int code, const std::string& what);
+[[noreturn]] void fault(int code, std::string_view what);
 
 }  // namespace fake

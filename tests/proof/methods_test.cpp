@@ -19,7 +19,7 @@ struct Case {
 void PrintTo(const Case& one, std::ostream* out) { *out << one.method->name << " and " << one.algorithm->name; }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 8};  // more are the same code, for minutes
+const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 8};  // others run the same code, for minutes
 #else
 const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 6, 7, 8, 16};
 #endif

@@ -13,6 +13,8 @@ std::map<std::string, uint64_t>& counts() {
   return the_counts;
 }
 
+uint64_t draining_calls = 0;
+
 // The stream of this thread in a context (CU_STREAM_PER_THREAD).
 Stream& thread_stream(Context& context) {
   thread_local std::map<Context*, Stream*> mine;
@@ -72,6 +74,13 @@ void Call::drain() {
   for (Stream* stream : streams_of(*context)) follow(&stream->tsan);
 }
 
+void Call::drain_process() {
+  ++draining_calls;
+  if (!config().drains) return;
+  state().done.wait(lock, [&] { return idle(nullptr) || (context != nullptr && context->error != CUDA_SUCCESS); });
+  require(context == nullptr || context->error == CUDA_SUCCESS, context->error);
+}
+
 Stream& stream_of(Call& call, CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
     // It would wait for the capturing streams.
@@ -104,15 +113,19 @@ Kernel& kernel_of(CUfunction handle) {
       if (reinterpret_cast<CUfunction>(kernel.get()) == handle) return *kernel;
     }
   }
+  for (auto& function : state().functions) {
+    if (reinterpret_cast<CUfunction>(function.get()) == handle) return *function;
+  }
   fail(CUDA_ERROR_INVALID_HANDLE);
 }
 
 void submit(Call& call, Stream& stream, CUgraphNodeType type, Maker make) {
   if (stream.capture == nullptr) {
     require(stream.context->error == CUDA_SUCCESS, stream.context->error);
+    const Queue& queue = stream.context->queues[stream.queue];
+    if (config().bounds_queues) call.wait([&] { return queue.length < kQueueLength; });
     return enqueue(stream, make());
   }
-  (void)call;
   require(!stream.capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   auto& nodes = stream.capture->graph->nodes;
   nodes.push_back(std::make_unique<Node>(Node{type, std::move(make), stream.tail}));
@@ -128,4 +141,10 @@ extern "C" int fake_cuda_inside() { return fake::depth(); }
 extern "C" uint64_t fake_cuda_calls(const char* name) {
   const std::lock_guard lock(fake::state().mutex);
   return fake::counts()[name];
+}
+
+/// How many calls have allocated, registered, mapped, loaded or instantiated: those that "drain" makes wait.
+extern "C" uint64_t fake_cuda_draining_calls() {
+  const std::lock_guard lock(fake::state().mutex);
+  return fake::draining_calls;
 }

@@ -15,6 +15,7 @@ enum Need : unsigned {
   kInitialised = 1,
   kContext = 2 | kInitialised,  ///< a current context, without a sticky error
   kUnsafe = 4,                  ///< it may not be made while a stream captures (CU_STREAM_CAPTURE_MODE_*)
+  kDrains = 8,                  ///< with the rule "drain" it waits for all work of the process
 };
 
 struct Call {
@@ -31,6 +32,8 @@ struct Call {
   void drain(Stream& stream);
   /// Waits until the context has nothing to do.
   void drain();
+  /// Waits until the process has nothing to do.
+  void drain_process();
 };
 
 /// The contexts that this thread has made current.
@@ -53,6 +56,7 @@ CUresult call(const char* name, unsigned need, Body body) {
   try {
     std::unique_lock lock(state().mutex);
     Call one{lock, begin_call(name, need)};
+    if ((need & kDrains) != 0) one.drain_process();
     body(one);
     return CUDA_SUCCESS;
   } catch (const Failure& failure) {
@@ -68,6 +72,7 @@ Event& event_of(CUevent handle);
 Kernel& kernel_of(CUfunction handle);
 
 const std::shared_ptr<Physical>& physical_of(CUmemGenericAllocationHandle handle);
+Stream& new_stream(Context& context, unsigned flags, int priority);
 /// A new handle of it.
 CUmemGenericAllocationHandle keep_handle(const std::shared_ptr<Physical>& physical);
 /// A multicast object.

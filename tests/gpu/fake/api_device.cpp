@@ -7,16 +7,6 @@
 namespace fake {
 namespace {
 
-std::unique_ptr<Context> new_context(int device) {
-  auto context = std::make_unique<Context>();
-  context->device = device;
-  context->legacy = std::make_unique<Stream>();
-  context->legacy->context = context.get();
-  context->legacy->legacy = true;
-  context->legacy->queue = context->next_queue++ % kQueues;
-  return context;
-}
-
 void check_device(CUdevice device) { require(device >= 0 && device < config().devices, CUDA_ERROR_INVALID_DEVICE); }
 
 int attribute(CUdevice_attribute what, int device) {
@@ -88,6 +78,17 @@ int attribute(CUdevice_attribute what, int device) {
 }
 
 }  // namespace
+
+std::unique_ptr<Context> new_context(int device) {
+  auto context = std::make_unique<Context>();
+  context->device = device;
+  context->legacy = std::make_unique<Stream>();
+  context->legacy->context = context.get();
+  context->legacy->legacy = true;
+  context->legacy->queue = context->next_queue++ % kQueues;
+  return context;
+}
+
 }  // namespace fake
 
 using namespace fake;
@@ -217,6 +218,7 @@ void end_context(Call& one, std::unique_ptr<Context> context) {
   }
   for (const uintptr_t base : mappings) memory().unmap(base);
   std::erase_if(state().events, [&](const auto& event) { return event->context == context.get(); });
+  std::erase_if(state().functions, [&](const auto& function) { return function->context == context.get(); });
   memory().peers[context->device] = 0;
   (void)one;
 }
@@ -299,7 +301,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
-  return call("cuCtxEnablePeerAccess", kContext, [&](Call& one) {
+  return call("cuCtxEnablePeerAccess", kContext | kDrains, [&](Call& one) {
     require(flags == 0, CUDA_ERROR_INVALID_VALUE);
     const Context* const peer = state().find(handle);
     require(peer != nullptr && peer != one.context, CUDA_ERROR_INVALID_CONTEXT);

@@ -126,7 +126,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  return call("cuGraphInstantiate", kContext, [&](Call& one) {
+  return call("cuGraphInstantiate", kContext | kDrains, [&](Call& one) {
     require_pointers(executable);
     auto made = instantiate(graph_of(graph));
     made->context = reinterpret_cast<CUcontext>(one.context);

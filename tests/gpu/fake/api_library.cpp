@@ -40,6 +40,19 @@ Library& library_of(const void* handle) {
   fail(CUDA_ERROR_INVALID_HANDLE);
 }
 
+/// The kernel as the context has it.
+Kernel& in_context(Kernel& kernel, Context& context) {
+  if (kernel.context != nullptr) return kernel;
+  for (auto& function : state().functions) {
+    if (function->of == &kernel && function->context == &context) return *function;
+  }
+  state().functions.push_back(std::make_unique<Kernel>(kernel));
+  Kernel& made = *state().functions.back();
+  made.context = &context;
+  made.of = &kernel;
+  return made;
+}
+
 Kernel& kernel_named(const void* library, const char* name) {
   require_pointers(name);
   for (auto& kernel : library_of(library).kernels) {
@@ -51,6 +64,9 @@ Kernel& kernel_named(const void* library, const char* name) {
 void unload(Call& one, const void* handle) {
   library_of(handle);
   if (one.context != nullptr) one.drain();
+  for (const auto& kernel : library_of(handle).kernels) {
+    std::erase_if(state().functions, [&](const auto& function) { return function->of == kernel.get(); });
+  }
   std::erase_if(state().libraries, [&](const auto& library) { return library.get() == handle; });
 }
 
@@ -84,6 +100,8 @@ std::shared_ptr<Grid> new_grid(const Grid& like) {
   grid->fibers = state().turning->fibers;
   grid->twin = like.twin;
   grid->device = like.device;
+  grid->first_multiprocessor = like.first_multiprocessor;
+  grid->multiprocessors = like.multiprocessors;
   grid->blocks = like.blocks;
   grid->threads = like.threads;
   grid->dynamic_shared = like.dynamic_shared;
@@ -98,7 +116,11 @@ std::shared_ptr<Grid> new_grid(const Grid& like) {
 void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** parameters, void** extra) {
   const Kernel& kernel = kernel_of(function);
   Stream& stream = stream_of(one, how.hStream);
-  require(stream.context == one.context, CUDA_ERROR_INVALID_HANDLE);
+  if (kernel.context == nullptr) {  // the stream says where
+    require(stream.context->device == one.context->device, CUDA_ERROR_INVALID_HANDLE);
+  } else {
+    require(stream.context == one.context && stream.context == kernel.context, CUDA_ERROR_INVALID_HANDLE);
+  }
   require(how.gridDimX > 0 && how.gridDimY == 1 && how.gridDimZ == 1 && how.blockDimX > 0 && how.blockDimY == 1 &&
               how.blockDimZ == 1 && how.blockDimX <= kernel.twin->max_threads && extra == nullptr,
           CUDA_ERROR_INVALID_VALUE);
@@ -108,12 +130,15 @@ void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** pa
   require(fit > 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   for (unsigned i = 0; i < how.numAttrs; ++i) {
     if (how.attrs[i].id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || how.attrs[i].value.cooperative == 0) continue;
-    require(how.gridDimX <= fit * config().multiprocessors, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    const uint32_t some = stream.context->green ? stream.context->multiprocessors : config().multiprocessors;
+    require(how.gridDimX <= fit * some, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   }
   require(!config().fails("launch", one.context->device), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   const auto model = std::make_shared<Grid>();
   model->twin = kernel.twin;
   model->device = one.context->device;
+  model->first_multiprocessor = stream.context->first_multiprocessor;
+  model->multiprocessors = stream.context->multiprocessors;
   model->blocks = how.gridDimX;
   model->threads = how.blockDimX;
   model->dynamic_shared = how.sharedMemBytes;
@@ -140,13 +165,13 @@ using namespace fake;
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
                            void**, unsigned) {
-  return call("cuLibraryLoadData", kInitialised | kUnsafe, [&](Call& one) {
+  return call("cuLibraryLoadData", kInitialised | kUnsafe | kDrains, [&](Call& one) {
     require_pointers(library);
     *library = reinterpret_cast<CUlibrary>(&load(one, code));
   });
 }
 CUresult cuLibraryUnload(CUlibrary library) {
-  return call("cuLibraryUnload", kInitialised | kUnsafe, [&](Call& one) { unload(one, library); });
+  return call("cuLibraryUnload", kInitialised | kUnsafe | kDrains, [&](Call& one) { unload(one, library); });
 }
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   return call("cuLibraryGetKernel", kInitialised, [&](Call&) {
@@ -155,24 +180,25 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* nam
   });
 }
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
-  return call("cuKernelGetFunction", kContext, [&](Call&) {
+  return call("cuKernelGetFunction", kContext | kDrains, [&](Call& one) {
     require_pointers(function);
-    *function = reinterpret_cast<CUfunction>(&kernel_of(reinterpret_cast<CUfunction>(kernel)));
+    *function =
+        reinterpret_cast<CUfunction>(&in_context(kernel_of(reinterpret_cast<CUfunction>(kernel)), *one.context));
   });
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  return call("cuModuleLoadData", kContext | kUnsafe, [&](Call& one) {
+  return call("cuModuleLoadData", kContext | kUnsafe | kDrains, [&](Call& one) {
     require_pointers(module);
     *module = reinterpret_cast<CUmodule>(&load(one, image));
   });
 }
 CUresult cuModuleUnload(CUmodule module) {
-  return call("cuModuleUnload", kContext | kUnsafe, [&](Call& one) { unload(one, module); });
+  return call("cuModuleUnload", kContext | kUnsafe | kDrains, [&](Call& one) { unload(one, module); });
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  return call("cuModuleGetFunction", kContext, [&](Call&) {
+  return call("cuModuleGetFunction", kContext | kDrains, [&](Call& one) {
     require_pointers(function);
-    *function = reinterpret_cast<CUfunction>(&kernel_named(module, name));
+    *function = reinterpret_cast<CUfunction>(&in_context(kernel_named(module, name), *one.context));
   });
 }
 

@@ -70,7 +70,7 @@ void host_allocate(Call& one, void** pointer, size_t bytes) {
 using namespace fake;
 
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
-  return call("cuMemAlloc", kContext | kUnsafe, [&](Call& one) {
+  return call("cuMemAlloc", kContext | kUnsafe | kDrains, [&](Call& one) {
     require_pointers(pointer);
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
     auto physical = std::make_shared<Physical>(one.context->device, whole_pages(bytes), 0U);
@@ -79,7 +79,7 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
 }
 
 CUresult cuMemFree(CUdeviceptr pointer) {
-  return call("cuMemFree", kContext | kUnsafe, [&](Call& one) {
+  return call("cuMemFree", kContext | kUnsafe | kDrains, [&](Call& one) {
     if (pointer == 0) return;
     allocation_at(pointer, Kind::Malloc);
     one.drain();  // as the real one does, and as who forgets it must learn here
@@ -108,15 +108,15 @@ CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr poin
 // ---- host memory ------------------------------------------------------------------------------------------
 
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
-  return call("cuMemHostAlloc", kContext | kUnsafe, [&](Call& one) { host_allocate(one, pointer, bytes); });
+  return call("cuMemHostAlloc", kContext | kUnsafe | kDrains, [&](Call& one) { host_allocate(one, pointer, bytes); });
 }
 
 CUresult cuMemAllocHost(void** pointer, size_t bytes) {
-  return call("cuMemAllocHost", kContext | kUnsafe, [&](Call& one) { host_allocate(one, pointer, bytes); });
+  return call("cuMemAllocHost", kContext | kUnsafe | kDrains, [&](Call& one) { host_allocate(one, pointer, bytes); });
 }
 
 CUresult cuMemFreeHost(void* pointer) {
-  return call("cuMemFreeHost", kContext | kUnsafe, [&](Call& one) {
+  return call("cuMemFreeHost", kContext | kUnsafe | kDrains, [&](Call& one) {
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     allocation_at(base, Kind::Host);
     one.drain();
@@ -127,7 +127,7 @@ CUresult cuMemFreeHost(void* pointer) {
 }
 
 CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned) {
-  return call("cuMemHostRegister", kContext | kUnsafe, [&](Call& one) {
+  return call("cuMemHostRegister", kContext | kUnsafe | kDrains, [&](Call& one) {
     require_pointers(pointer);
     require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
     require(memory().find(reinterpret_cast<uintptr_t>(pointer)) == nullptr, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
@@ -142,7 +142,7 @@ CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned) {
 }
 
 CUresult cuMemHostUnregister(void* pointer) {
-  return call("cuMemHostUnregister", kContext | kUnsafe, [&](Call& one) {
+  return call("cuMemHostUnregister", kContext | kUnsafe | kDrains, [&](Call& one) {
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     const Mapping* const mapping = memory().find(base);
     require(mapping != nullptr && mapping->base == base && mapping->kind == Kind::Registered,
@@ -177,7 +177,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
-  return call("cuIpcOpenMemHandle", kContext | kUnsafe, [&](Call& one) {
+  return call("cuIpcOpenMemHandle", kContext | kUnsafe | kDrains, [&](Call& one) {
     require_pointers(pointer);
     require(flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CUDA_ERROR_INVALID_VALUE);
     IpcHandle content;
@@ -200,7 +200,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
-  return call("cuIpcCloseMemHandle", kContext | kUnsafe, [&](Call& one) {
+  return call("cuIpcCloseMemHandle", kContext | kUnsafe | kDrains, [&](Call& one) {
     allocation_at(pointer, Kind::Ipc);
     one.drain();
     memory().unmap(pointer);

@@ -16,7 +16,7 @@ CUresult cuMulticastGetGranularity(size_t* bytes, const CUmulticastObjectProp* p
 }
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle* handle, const CUmulticastObjectProp* properties) {
-  return call("cuMulticastCreate", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMulticastCreate", kInitialised | kUnsafe | kDrains, [&](Call&) {
     require_pointers(handle, properties);
     require(properties->flags == 0 && properties->size != 0 && properties->size % kGranularity == 0 &&
                 properties->numDevices >= 1 && properties->numDevices <= TeamPage::kMax &&
@@ -43,7 +43,7 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice devi
 }
 
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes) {
-  return call("cuMulticastUnbind", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMulticastUnbind", kInitialised | kUnsafe | kDrains, [&](Call&) {
     const auto& object = physical_of(handle);
     require(object->team != nullptr && offset == 0 && bytes == object->bytes, CUDA_ERROR_INVALID_VALUE);
     require(object->team->unbind(device), CUDA_ERROR_INVALID_VALUE);
@@ -52,7 +52,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device,
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, CUmemGenericAllocationHandle memory,
                             size_t memory_offset, size_t bytes, unsigned long long flags) {
-  return call("cuMulticastBindMem", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMulticastBindMem", kInitialised | kUnsafe | kDrains, [&](Call&) {
     const auto& object = physical_of(handle);
     const auto& bound = physical_of(memory);
     require(object->team != nullptr && bound->team == nullptr, CUDA_ERROR_INVALID_VALUE);

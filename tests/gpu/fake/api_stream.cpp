@@ -4,7 +4,6 @@
 #include "api.hpp"
 
 namespace fake {
-namespace {
 
 Stream& new_stream(Context& context, unsigned flags, int priority) {
   context.streams.push_back(std::make_unique<Stream>());
@@ -16,6 +15,8 @@ Stream& new_stream(Context& context, unsigned flags, int priority) {
   stream.queue = priority == kGreatestPriority ? kUrgent : context.next_queue++ % kQueues;
   return stream;
 }
+
+namespace {
 
 // An event that was recorded in a capture stands for nodes of the graph: a stream that waits for it joins the capture.
 void join(Stream& stream, const Event& event) {

@@ -97,7 +97,7 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
                      unsigned long long flags) {
-  return call("cuMemCreate", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMemCreate", kInitialised | kUnsafe | kDrains, [&](Call&) {
     require_pointers(handle, properties);
     require(flags == 0 && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
                 properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
@@ -115,7 +115,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return call("cuMemRelease", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMemRelease", kInitialised | kUnsafe | kDrains, [&](Call&) {
     physical_of(handle);
     handles().erase(handle);
   });
@@ -142,7 +142,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes) {
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  return call("cuMemMap", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMemMap", kInitialised | kUnsafe | kDrains, [&](Call&) {
     const auto& physical = physical_of(handle);
     check_whole(bytes);
     require(physical->team == nullptr || physical->team->is_complete(), CUDA_ERROR_ILLEGAL_STATE);
@@ -160,7 +160,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
-  return call("cuMemUnmap", kInitialised | kUnsafe, [&](Call& one) {
+  return call("cuMemUnmap", kInitialised | kUnsafe | kDrains, [&](Call& one) {
     mappings_in(pointer, bytes);
     if (one.context != nullptr) one.drain();
     for (const Mapping* mapping : mappings_in(pointer, bytes)) memory().unmap(mapping->base);
@@ -168,7 +168,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
 }
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* grants, size_t count) {
-  return call("cuMemSetAccess", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMemSetAccess", kInitialised | kUnsafe | kDrains, [&](Call&) {
     require_pointers(grants);
     for (Mapping* mapping : mappings_in(pointer, bytes)) {
       for (size_t i = 0; i < count; ++i) {
@@ -218,7 +218,7 @@ CUresult cuMemExportToShareableHandle(void* handle, CUmemGenericAllocationHandle
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle,
                                         CUmemAllocationHandleType type) {
-  return call("cuMemImportFromShareableHandle", kInitialised | kUnsafe, [&](Call&) {
+  return call("cuMemImportFromShareableHandle", kInitialised | kUnsafe | kDrains, [&](Call&) {
     require_pointers(handle);
     require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
     const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), F_DUPFD_CLOEXEC, 0);

@@ -27,6 +27,7 @@ Config::Config()
       twins(text("FAKE_CUDA_TWINS", "")) {
   read_links(text("FAKE_CUDA_LINKS", "all"));
   read_injections(text("FAKE_CUDA_INJECT", ""));
+  read_rules(text("FAKE_CUDA_RULES", ""));
 }
 
 Path Config::path(int from, int to) const { return from == to ? Path::None : paths_[from * devices + to]; }
@@ -66,6 +67,22 @@ void Config::read_injections(const std::string& injections) {
     }
     one.what = item;
     injections_.push_back(one);
+  }
+}
+
+// What it does not know is an error of the test that asked for it.
+void Config::read_rules(const std::string& rules) {
+  std::istringstream in(rules);
+  std::string rule;
+  while (std::getline(in, rule, ',')) {
+    if (rule == "drain") {
+      drains = true;
+    } else if (rule == "queue") {
+      bounds_queues = true;
+    } else {
+      std::fprintf(stderr, "fake cuda: FAKE_CUDA_RULES: there is no rule '%s'\n", rule.c_str());
+      std::abort();
+    }
   }
 }
 

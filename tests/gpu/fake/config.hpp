@@ -10,6 +10,10 @@
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
 //                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
 //                              no_multicast, no_multicast_api, no_bind, no_dmabuf, rdma_unordered
+//   FAKE_CUDA_RULES=...        what real drivers may do, and not all do; comma-separated:
+//                              drain  who allocates, registers, maps, loads or instantiates waits for all work of the
+//                                     process
+//                              queue  a hardware queue takes kQueueLength items; who adds one more waits
 #pragma once
 
 #include <cstdint>
@@ -38,12 +42,15 @@ struct Config {
   int devices = 1;
   uint32_t multiprocessors = 8;
   uint64_t memory = 1ULL << 30, seed = 1;
-  bool open_to_host = false;  ///< the host may load and store memory of devices: for tests of links without kernels
+  bool drains = false;         ///< the rule "drain"
+  bool bounds_queues = false;  ///< the rule "queue"
+  bool open_to_host = false;   ///< the host may load and store memory of devices: for tests of links without kernels
   std::string twins;
 
  private:
   void read_links(const std::string& text);
   void read_injections(const std::string& text);
+  void read_rules(const std::string& text);
   std::vector<Path> paths_;
   std::vector<Injection> injections_;
 };

@@ -78,6 +78,7 @@ bool advance(Stream& stream) {
     }
     if (!take_turn(stream, work, first)) break;
     stream.works.pop_front();
+    --queue.length;
     progress = true;
   }
   return progress;
@@ -211,6 +212,7 @@ void enqueue(Stream& stream, std::function<bool()> turn) {
   work->order = ++state().last_order;
   precede(&work->tsan);
   stream.context->queues[stream.queue].not_started.push_back(work->order);
+  ++stream.context->queues[stream.queue].length;
   stream.works.push_back(std::move(work));
   state().work.notify_all();
 }
@@ -228,7 +230,7 @@ bool idle(const Context* context) {
 void set_error(Context& context, CUresult error) {
   if (context.error == CUDA_SUCCESS) context.error = error;
   for (Stream* stream : streams_of(context)) stream->works.clear();
-  for (Queue& queue : context.queues) queue.not_started.clear();
+  for (Queue& queue : context.queues) queue = Queue();
   state().done.notify_all();
 }
 

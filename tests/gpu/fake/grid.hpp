@@ -75,6 +75,7 @@ struct Grid {
   const Twin* twin = nullptr;
   Machine* machine = nullptr;
   int device = 0;
+  uint32_t first_multiprocessor = 0, multiprocessors = 0;  ///< where its blocks may run; 0: everywhere
   uint32_t blocks = 1, threads = 1;
   size_t dynamic_shared = 0;
   uint64_t order = 0;  ///< of its launch

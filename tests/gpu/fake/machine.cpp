@@ -49,9 +49,10 @@ void Machine::take(Grid& grid, uint32_t multiprocessor, int sign) {
 }
 
 bool Machine::place(Grid& grid) {
-  const uint32_t first = random_.next() % used_.size();
-  for (uint32_t i = 0; i < used_.size(); ++i) {
-    const uint32_t multiprocessor = (first + i) % used_.size();
+  const auto some = grid.multiprocessors == 0 ? static_cast<uint32_t>(used_.size()) : grid.multiprocessors;
+  const uint32_t first = random_.next() % some;
+  for (uint32_t i = 0; i < some; ++i) {
+    const uint32_t multiprocessor = grid.first_multiprocessor + (first + i) % some;
     const Used& used = used_[multiprocessor];
     if (used.blocks + 1 > Occupancy::kBlocks || used.threads + grid.threads > Occupancy::kThreads ||
         used.registers + grid.threads * Occupancy::registers(*grid.twin) > Occupancy::kRegisters ||

@@ -29,8 +29,9 @@ inline void require(bool ok, CUresult code) {
   if (!ok) fail(code);
 }
 
-constexpr int kQueues = 8;        ///< in hardware: streams share them
-constexpr int kUrgent = kQueues;  ///< one more, for streams of the greatest priority
+constexpr int kQueues = 8;             ///< in hardware: streams share them
+constexpr size_t kQueueLength = 1024;  ///< items of a hardware queue, with the rule "queue"
+constexpr int kUrgent = kQueues;       ///< one more, for streams of the greatest priority
 constexpr int kGreatestPriority = -5;
 
 struct Stream;
@@ -55,6 +56,7 @@ struct Work {
 /// Work that waits behind all that a context's streams have for one of its hardware queues.
 struct Queue {
   std::deque<uint64_t> not_started;  ///< orders
+  size_t length = 0;                 ///< items that have not ended
 };
 
 struct Stream {
@@ -84,7 +86,9 @@ struct Event {
 struct Context {
   int device = 0;
   bool primary = false;
-  unsigned uses = 0;              ///< of a primary context
+  unsigned uses = 0;   ///< of a primary context
+  bool green = false;  ///< its kernels run on some multiprocessors only:
+  uint32_t first_multiprocessor = 0, multiprocessors = 0;
   CUresult error = CUDA_SUCCESS;  ///< sticky
   Queue queues[kQueues + 1];
   int next_queue = 0;
@@ -92,9 +96,11 @@ struct Context {
   std::list<std::unique_ptr<Stream>> streams;
 };
 
-/// The handle of a kernel: in a library, or as a function of a module or context.
+/// The handle of a kernel in a library, or of one in a context: then only streams of that one run it.
 struct Kernel {
   const Twin* twin = nullptr;
+  Context* context = nullptr;
+  const Kernel* of = nullptr;  ///< with a context: the kernel of the library
   size_t largest_dynamic_shared = 48 << 10;
 };
 struct Library {
@@ -111,6 +117,7 @@ struct State {
   std::vector<std::unique_ptr<Machine>> machines;
   std::list<std::unique_ptr<Event>> events;
   std::list<std::unique_ptr<Library>> libraries;
+  std::list<std::unique_ptr<Kernel>> functions;  ///< kernels in contexts
   uint64_t last_order = 0;
   Stream* turning = nullptr;  ///< whose work the engine runs
 
@@ -120,6 +127,7 @@ struct State {
 
 State& state();
 
+std::unique_ptr<Context> new_context(int device);
 /// Starts the thread that runs all work, once.
 void start_engine();
 /// All streams of a context; the legacy stream is the first.

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "fault/job.hpp"
+#include "fault/script.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::fault {
@@ -27,7 +28,7 @@ constexpr double kSlower = 1;
 #endif
 constexpr double kDeathSeconds = 0.5 * kSlower;
 constexpr double kHeartbeatSeconds = 1, kStopSeconds = kHeartbeatSeconds + 1.5 * kSlower;
-constexpr double kInitSeconds = 4;
+constexpr double kInitSeconds = kSlower > 1 ? 8 : 4;
 
 enum class Way { Died, Stopped };
 enum class Phase { BeforeRegistering, Registered, Split, Shrink, Call, Destroy, AfterGoodbye, Finalize };
@@ -40,7 +41,7 @@ std::string script(Phase phase, bool late, bool goes, const std::string& exclude
     case Phase::BeforeRegistering:
       return goes || late ? "hold\nbarrier" : "barrier\nwait";  // the server's process is there for late ranks
     case Phase::Registered:
-      return late ? "hold\nbarrier" : "barrier\nwait";
+      return late ? "hold\nbarrier" : "tells\nbarrier\nwait";
     case Phase::Split:
       return "barrier\n" + wait + "split 0 0";
     case Phase::Shrink:
@@ -96,7 +97,9 @@ class Play {
   /// With pauses before the process goes and before the late one acts.
   void run(double before, double after) {
     if (!cell_.making()) await_line(0, [](int) { return true; });
-    std::this_thread::sleep_for(std::chrono::duration<double>(before));  // nothing tells that ranks wait in the phase
+    if (cell_.phase == Phase::Registered) await_line(kBeginsToJoin, [](int process) { return process != kLate; });
+    // Nothing tells that ranks wait in the phase.
+    std::this_thread::sleep_for(std::chrono::duration<double>(cell_.making() ? before * kSlower : before));
     gone_ = now();
     signal(cell_.victim, cell_.way == Way::Died ? SIGKILL : SIGSTOP);
     if (cell_.phase != Phase::AfterGoodbye) {

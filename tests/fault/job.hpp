@@ -5,11 +5,11 @@
 // `split COLOUR KEY`, `shrink EXCLUDED…`, `use N` (calls that follow are made on the communicator of the N-th split or
 // shrink; 0: the first one),
 // `splits N` (N splits of all ranks, of halves and in reverse order by turns, with an all-reduce on each),
-// `destroy_all` (the last one first), `hold` (first: the rank joins when the test says `go`), `nonblocking` (first: it
-// joins, and finalizes, in the background), `finalize`, `barrier`, `send COUNT TYPE PEER`, `recv COUNT TYPE PEER`,
-// `start` and `end` of a group, `destroy`, `repeat LINE` (again and again until it fails), `exit` and `kill` (the
-// process ends at once), `wait` (until the test says `go`), `fill` (all outputs so far get a pattern), `intact` (fails
-// where an output has not kept it).
+// `destroy_all` (the last one first), `hold` (first: the rank joins when the test says `go`), `tells` (first: it tells
+// that it begins to join), `nonblocking` (first: it joins, and finalizes, in the background), `finalize`, `barrier`,
+// `send COUNT TYPE PEER`, `recv COUNT TYPE PEER`, `start` and `end` of a group, `destroy`, `repeat LINE` (again and
+// again until it fails), `exit` and `kill` (the process ends at once), `wait` (until the test says `go`), `fill` (all
+// outputs so far get a pattern), `intact` (fails where an output has not kept it).
 #pragma once
 
 #include <deque>

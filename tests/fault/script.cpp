@@ -50,6 +50,11 @@ class Player {
       go();
       ++number;
     }
+    if (script.starts_with("tells")) {
+      std::getline(lines, line);
+      tell(kBeginsToJoin, tuttiSuccess, now());
+      ++number;
+    }
     const bool blocks = !script.starts_with("nonblocking");
     if (!blocks) {
       std::getline(lines, line);

@@ -8,6 +8,9 @@
 
 namespace tutti::fault {
 
+/// In place of a line's number: the rank, whose script begins with `tells`, is about to join.
+inline constexpr int kBeginsToJoin = -2;
+
 /// Joins, makes the script's calls and reports each result: "RANK LINE CODE AT SECONDS TEXT".
 void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, testing::Line& test);
 

@@ -121,15 +121,16 @@ exec::WantedMethods BackendCalls::wanted(const Agreement& agreed) const {
 }
 
 void BackendCalls::agree(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+  exec::Offer offer;
   try {
     meet(agreed);
+    profile_ = select::profile_for(measured_on_);
+    offer = backend_->agree(wanted(agreed),
+                            [&](std::string mine) { return endpoint_->exchange(std::move(mine), deadline); });
   } catch (const Error& error) {
     if (error.code() != Code::Unsupported) throw;
     return refuse(error.what());
   }
-  profile_ = select::profile_for(measured_on_);
-  exec::Offer offer =
-      backend_->agree(wanted(agreed), [&](std::string mine) { return endpoint_->exchange(std::move(mine), deadline); });
   take_offer(std::move(offer), agreed, groups);
   if (inputs_.ranks == 1) return planner_->agree(select::DecisionTable(inputs_), groups);
   take_graph(agreed, groups, deadline);

@@ -11,8 +11,7 @@
 namespace tutti::comm {
 namespace {
 
-constexpr size_t kCached = 1024;                 // programs
-constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
+constexpr size_t kCached = 1024;  // programs
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -89,10 +88,25 @@ size_t Planner::ProgramKeyHash::operator()(const ProgramKey& key) const {
 void Planner::bring_to_front(const ProgramKey& key) {
   const auto known = index_.find(key);
   if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);
-  cache_.push_front(make(key));
+  cache_.push_front(make_with_room(key));
   index_[key] = cache_.begin();
   if (on_new_program_) on_new_program_(cache_.front());
-  if (cache_.size() <= kCached) return;
+  if (cache_.size() > kCached) forget_oldest();
+}
+
+/// A backend's memory for programs is bounded: then those that were used longest ago make room.
+Prepared Planner::make_with_room(const ProgramKey& key) {
+  for (;;) {
+    try {
+      return make(key);
+    } catch (const Error& error) {
+      if (error.code() != Code::OutOfMemory || cache_.empty()) throw;
+    }
+    for (size_t some = cache_.size() / 2 + 1; some > 0; --some) forget_oldest();
+  }
+}
+
+void Planner::forget_oldest() {
   for (KnownCall& call : known_calls_) {
     if (call.program == &cache_.back()) call.program = nullptr;
   }
@@ -145,7 +159,7 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
 }
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
-  exec::Direct direct{.link_lane = kTransferLinkLane};
+  exec::Direct direct{.link_lane = link::kTransferLinkLane};
   for (const auto& [call, number] : group) {
     const CallSpec& spec = call.spec;
     void* data = spec.sends ? const_cast<void*>(call.in) : call.out;

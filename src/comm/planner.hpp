@@ -92,6 +92,8 @@ class Planner {
   const KnownCall& find(const Call& call);
   void look_up(const Call& call, KnownCall& known);
   void bring_to_front(const ProgramKey& key);
+  Prepared make_with_room(const ProgramKey& key);
+  void forget_oldest();
   Prepared make(const ProgramKey& key);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct, const CallSpec& spec);

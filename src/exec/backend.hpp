@@ -75,15 +75,16 @@ class Backend {
   virtual std::vector<Processor> meet(const std::vector<std::string>& reports) {
     return std::vector<Processor>(reports.size());
   }
-  /// Called on all ranks at the same time, once.
+  /// Called on all ranks at the same time, once. What it throws is as for meet().
   virtual Offer agree(const WantedMethods& wanted, const Exchange& exchange) {
     return (void)wanted, (void)exchange, Offer();
   }
 
   // ---- programs
 
-  /// Connects the links that the program needs. Throws what lower() and connecting throw. `reduction`: null if the plan
-  /// folds nothing.
+  /// Connects the links that the program needs. Throws what lower() and connecting throw, and Error(OutOfMemory) when
+  /// there is no memory for the program: there may be when executions have been destroyed. `reduction`: null if the
+  /// plan folds nothing.
   virtual std::unique_ptr<Execution> compile(const plan::RankPlan& plan, const Geometry& geometry,
                                              const Reduction* reduction) = 0;
   virtual std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) = 0;

@@ -26,6 +26,8 @@ inline constexpr int kLinkFormat = 7;  ///< raise it with any change of the stru
 /// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
 /// next ones, and so on.
 inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
+/// Sends and receives have links of their own, of which other threads of the rank have the next ones too.
+inline constexpr uint32_t kTransferLinkLane = 1 << 16;
 
 /// Added to a link lane: the link whose messages travel by LL or LL128 (link/ll.hpp). They are links
 /// of their own.

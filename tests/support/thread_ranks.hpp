@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -11,10 +12,21 @@
 
 namespace tutti {
 
+inline thread_local std::barrier<>* t_meeting = nullptr;
+/// Within run_ranks(): returns when all ranks have come here. On GPUs, memory is allocated before: the driver may let who
+/// allocates wait for kernels of the process, and they for this rank.
+inline void meet() { t_meeting->arrive_and_wait(); }
+
 /// Runs body(rank) on n threads.
 inline void run_ranks(int n, const std::function<void(int)>& body) {
+  std::barrier<> meeting(n);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) threads.emplace_back(body, rank);
+  for (int rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      t_meeting = &meeting;
+      body(rank);
+    });
+  }
   for (auto& thread : threads) thread.join();
 }
 

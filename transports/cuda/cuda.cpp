@@ -27,23 +27,11 @@ using transports::Wireup;
 using transports::Word;
 
 constexpr const char* kService = "cuda";
-constexpr uint64_t kMagic = 0x32616475'63697474;  // "ttcuda2"
+constexpr uint64_t kMagic = 0x33616475'63697474;  // "ttcuda3"
 constexpr uint32_t kLinksToAPeer = 3;             // lanes of an algorithm in which all ranks are peers, and transfers
 constexpr uint64_t kShortest = 4096, kLongest = 128 << 10;  // bytes of a message
 constexpr uint64_t kLinesArena = 4 << 20;                   // what links in lines take together, about
 constexpr uint64_t kShortestInLines = 512;
-
-struct Request {
-  uint32_t link_lane;
-  uint32_t part;
-  uint32_t needs_memory;  // 1: the answer brings the memory's descriptor
-};
-/// Any other answer is a refusal: text for the user.
-struct Answer {
-  uint64_t magic;
-  uint64_t offset;  // of the part, in the memory
-  Share share;      // if it was asked for
-};
 
 /// Bytes of a slot of links in lines.
 uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
@@ -77,6 +65,17 @@ LinkSizes link_sizes(Rank ranks, uint32_t width) {
   return sizes;
 }
 
+struct CudaLinks::Request {
+  uint32_t link_lane;
+  uint32_t part;
+};
+/// Any other answer is a refusal: text for the user.
+struct CudaLinks::Answer {
+  uint64_t magic;
+  uint64_t offset;  // of the ring or counter, in the memory
+  Share share;      // Part::Memory, which brings a descriptor too
+};
+
 /// Answers peers of other processes. Outlives the transport: a reader may ask after its writer has left.
 struct CudaLinks::Service {
   explicit Service(std::shared_ptr<LinkArena> memory) : arena(std::move(memory)) {}
@@ -86,12 +85,15 @@ struct CudaLinks::Service {
     Request request{};
     if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     try {
-      const uint64_t offset = request.part == static_cast<uint32_t>(Part::Ring)
-                                  ? arena->ring(from, request.link_lane)
-                                  : arena->counter(from, request.link_lane);
-      const bool shares = request.needs_memory != 0;
-      const Answer answer{kMagic, offset, shares ? arena->memory().share() : Share{}};
-      return {pack(answer), shares ? arena->memory().share_fd() : Fd()};
+      switch (static_cast<Part>(request.part)) {
+        case Part::Ring:
+          return {pack(Answer{kMagic, arena->ring(from, request.link_lane), {}}), Fd()};
+        case Part::Counter:
+          return {pack(Answer{kMagic, arena->counter(from, request.link_lane), {}}), Fd()};
+        case Part::Memory:
+          return {pack(Answer{kMagic, 0, arena->memory().share()}), arena->memory().share_fd()};
+      }
+      return {"the request is invalid", Fd()};
     } catch (const std::exception& error) {
       return {error.what(), Fd()};
     }
@@ -168,35 +170,64 @@ link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadl
           .peer = peer};
 }
 
+void CudaLinks::meet(Deadline deadline) {
+  for (Rank peer = 0; peer < wireup_.ranks(); ++peer) {
+    if (peer == wireup_.rank() || !probe(peer).ok) continue;
+    is_thread(peer) ? void(neighbour(peer)) : void(mapped(peer, deadline));
+  }
+}
+
 /// Where the peer's part of a link is, as this GPU addresses it.
 unsigned char* CudaLinks::part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline) {
   if (!is_thread(peer)) return ask_part(peer, link_lane, part, deadline);
-  auto& arena = neighbours_[peer];
-  if (arena == nullptr) arena = Neighbours<LinkArena>::instance().find({wireup_.name(), peer});
-  if (arena == nullptr) throw_error(Code::PeerFailed, "cuda: rank {} has left, or uses no GPU", peer);
-  arena->memory().open_to(device_);
+  LinkArena& arena = neighbour(peer);
   const uint64_t offset =
-      part == Part::Ring ? arena->ring(wireup_.rank(), link_lane) : arena->counter(wireup_.rank(), link_lane);
-  return arena->memory().base() + offset;
+      part == Part::Ring ? arena.ring(wireup_.rank(), link_lane) : arena.counter(wireup_.rank(), link_lane);
+  return arena.memory().base() + offset;
+}
+
+/// Of a rank in this process.
+LinkArena& CudaLinks::neighbour(Rank peer) {
+  std::shared_ptr<LinkArena>& arena = neighbours_[peer];
+  if (arena == nullptr) {
+    const auto found = Neighbours<LinkArena>::instance().find({wireup_.name(), peer});
+    if (found == nullptr) throw_error(Code::PeerFailed, "cuda: rank {} has left, or uses no GPU", peer);
+    found->memory().open_to(device_);
+    arena = found;
+  }
+  return *arena;
+}
+
+/// Of a rank in another process.
+PeerMemory& CudaLinks::mapped(Rank peer, Deadline deadline) {
+  std::shared_ptr<PeerMemory>& theirs = mapped_[peer];
+  if (theirs == nullptr) {
+    Answer answer{};
+    Fd fd = ask(peer, {0, static_cast<uint32_t>(Part::Memory)}, answer, deadline);
+    theirs = PeerMemory::import(device_, answer.share, std::move(fd), fmt::format("rank {}", peer));
+  }
+  return *theirs;
 }
 
 unsigned char* CudaLinks::ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline) {
-  std::shared_ptr<PeerMemory>& theirs = mapped_[peer];
-  const Request request{link_lane, static_cast<uint32_t>(part), theirs == nullptr ? 1U : 0U};
-  Wireup::Reply reply = wireup_.ask(peer, kService, pack(request), deadline);
+  const PeerMemory& theirs = mapped(peer, deadline);
   Answer answer{};
+  ask(peer, {link_lane, static_cast<uint32_t>(part)}, answer, deadline);
+  const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes(link_lane) : link::kStride;
+  if (answer.offset % link::kStride != 0 || theirs.bytes() < needed || answer.offset > theirs.bytes() - needed) {
+    throw_error(Code::ProtocolError, "cuda: rank {} states an invalid link: at byte {} of its {} bytes", peer,
+                answer.offset, theirs.bytes());
+  }
+  return theirs.base() + answer.offset;
+}
+
+/// Asks the peer's control thread; returns the descriptor that came along.
+Fd CudaLinks::ask(Rank peer, const Request& request, Answer& answer, Deadline deadline) {
+  Wireup::Reply reply = wireup_.ask(peer, kService, pack(request), deadline);
   if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
     throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, printable_reply(reply.bytes));
   }
-  if (theirs == nullptr) {
-    theirs = PeerMemory::import(device_, answer.share, std::move(reply.fd), fmt::format("rank {}", peer));
-  }
-  const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes(link_lane) : link::kStride;
-  if (answer.offset % link::kStride != 0 || theirs->bytes() < needed || answer.offset > theirs->bytes() - needed) {
-    throw_error(Code::ProtocolError, "cuda: rank {} states an invalid link: at byte {} of its {} bytes", peer,
-                answer.offset, theirs->bytes());
-  }
-  return theirs->base() + answer.offset;
+  return std::move(reply.fd);
 }
 
 }  // namespace tutti::cuda

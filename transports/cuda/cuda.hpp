@@ -1,8 +1,9 @@
 // Links between GPUs: the ring and the payload slots of a link lie in the memory of its reader's GPU, and the writer
 // pushes into them; the counter of consumed messages lies with the writer. So each end polls memory of its own GPU.
 //
-// Threads of a process use each other's memory at its address, processes map it: the first answer of a peer's control
-// thread brings the descriptor. Neither end waits for the other's user threads.
+// Threads of a process use each other's memory at its address, processes map it: the answer of a peer's control thread
+// brings the descriptor. Neither end waits for the other's user threads. Mapping may wait for all kernels of the
+// process, which may wait for other ranks: so all memory is mapped before any kernel runs (meet).
 #pragma once
 
 #include <map>
@@ -41,14 +42,22 @@ class CudaLinks final : public transports::Transport {
   std::vector<std::string> ll128_capable_peers() const;
   /// To these peers, by rank, stores of 128 bytes stay whole. Until this is said, to none.
   void set_ll128_peers(std::vector<bool> peers) { whole_ = std::move(peers); }
+  /// Maps the memory of all peers on this host. Connecting a link afterwards makes no call of the driver. Throws
+  /// Error(PeerFailed | Timeout | Unsupported | ProtocolError).
+  void meet(Deadline deadline);
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 
  private:
   struct Service;
-  enum class Part : uint32_t { Ring, Counter };
+  struct Request;
+  struct Answer;
+  enum class Part : uint32_t { Ring, Counter, Memory };
   unsigned char* part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   unsigned char* ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
+  LinkArena& neighbour(Rank peer);
+  PeerMemory& mapped(Rank peer, Deadline deadline);
+  Fd ask(Rank peer, const Request& request, Answer& answer, Deadline deadline);
   bool is_thread(Rank peer) const;
 
   transports::Wireup& wireup_;

@@ -78,6 +78,8 @@ namespace tutti::cuda {
 
 /// Those that the driver may lack: then the pointer is null.
 #define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X) \
+  X(cuStreamGetGreenCtx)                 \
+  X(cuCtxGetDevResource)                 \
   X(cuMulticastGetGranularity)           \
   X(cuMulticastCreate)                   \
   X(cuMulticastAddDevice)                \

@@ -1,7 +1,6 @@
 #include "exec/compile/direct.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "exec/compile/direct_store.hpp"
@@ -122,6 +121,12 @@ class DirectLowering {
 
 }  // namespace
 
+TransferLanes lanes_of(const Direct& direct) {
+  TransferLanes lanes;
+  for (const Transfer& t : direct.transfers) lanes[{t.peers, t.send}].push_back(&t);
+  return lanes;
+}
+
 std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks) {
   std::set<Rank> peers;
   for (const Transfer& t : direct.transfers) peers.insert(t.peers.begin(), t.peers.end());
@@ -133,9 +138,7 @@ std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks) {
 
 Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const PeerTraits& traits) {
   DirectLowering lowering(direct, traits);
-  std::map<std::pair<std::vector<Rank>, bool>, std::vector<const Transfer*>> lanes;
-  for (const Transfer& t : direct.transfers) lanes[{t.peers, t.send}].push_back(&t);
-  for (const auto& [ends, queue] : lanes) lowering.add_lane(queue);
+  for (const auto& [ends, queue] : lanes_of(direct)) lowering.add_lane(queue);
   for (const BlockFold& fold : direct.folds) lowering.add_fold(fold, rank, ranks);
   return lowering.take();
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "exec/compile/lower.hpp"
@@ -36,10 +38,14 @@ struct Direct {
   DeliveryRules rules;
 };
 
+/// The transfers of each lane, in order: those with the same peers and direction.
+using TransferLanes = std::map<std::pair<std::vector<Rank>, bool>, std::vector<const Transfer*>>;
+TransferLanes lanes_of(const Direct& direct);
+
 /// The ranks that its messages go to or come from. Ascending.
 std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks);
 
-/// One lane for each set of peers and direction, which runs its transfers one after the other; and one lane for the
+/// One lane for each of lanes_of(), which runs its transfers one after the other; and one lane for the
 /// fold, which takes one message of every other rank at a time. The program's size depends on the number of transfers,
 /// not on their sizes. Offsets are addresses: the program's bases must be null. Pure, as lower() is.
 Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const PeerTraits& traits);

@@ -17,6 +17,22 @@ constexpr const char* kSeveralHosts = "the ranks are of several hosts";
 // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
 constexpr uint64_t kMaxItems = 512;
 
+/// Runs a step on all ranks, and returns why one of them cannot: "rank 1: …", the same on all.
+template <class Step>
+std::string on_all_ranks(const Exchange& exchange, const Step& step) {
+  std::string why;
+  try {
+    step();
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  const std::vector<std::string> all = exchange(why);
+  for (size_t peer = 0; peer < all.size(); ++peer) {
+    if (!all[peer].empty()) return fmt::format("rank {}: {}", peer, printable(all[peer]));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string CudaBackend::report() const {
@@ -52,7 +68,8 @@ std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports
                 ranks, peer, reports_[peer].blocks);
   }
   some_share_ = sharers.size() < reports_.size();
-  max_blocks_ = std::clamp(resident_ / sharers[device_.id()], 1U, static_cast<uint32_t>(env().max_blocks));
+  sharers_ = sharers[device_.id()];
+  max_blocks_ = std::clamp(resident_ / sharers_, 1U, static_cast<uint32_t>(env().max_blocks));
   return processors;
 }
 
@@ -62,7 +79,21 @@ bool CudaBackend::keeps_ll128_whole(size_t one, size_t of) const {
   return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
 }
 
+/// The driver may let who maps memory wait for all kernels of the process: so this is before any rank's kernels run.
+void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchange) {
+  const auto is_wanted = [&](const std::string& name) {
+    return wanted.forced.contains(name) || wanted.measured.contains(name);
+  };
+  const std::string why = on_all_ranks(exchange, [&] {
+    const Deadline deadline = Deadline::in(context_.init_timeout);
+    transport_.meet(deadline);
+    if (copies_ != nullptr && is_wanted(methods::copy_engine.name)) copies_->meet(deadline);
+  });
+  if (!why.empty()) throw_error(Code::Unsupported, "{}", why);
+}
+
 Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) {
+  if (reports_.size() > 1) map_peers(wanted, exchange);
   const auto me = static_cast<size_t>(context_.wireup->rank());
   bool all_whole = true;
   std::vector<bool> whole;
@@ -110,24 +141,11 @@ std::string CudaBackend::agree_on_nvls(const WantedMethods& wanted, const Exchan
 
 /// On all ranks. Returns the reason if one cannot; then there is none.
 std::string CudaBackend::make_nvls(const Exchange& exchange) {
-  const auto on_all = [&](const auto& step) {
-    std::string why;
-    try {
-      step();
-    } catch (const std::exception& error) {
-      why = error.what();
-    }
-    const std::vector<std::string> all = exchange(why);
-    for (size_t peer = 0; peer < all.size(); ++peer) {
-      if (!all[peer].empty()) return fmt::format("rank {}: {}", peer, printable(all[peer]));
-    }
-    return std::string();
-  };
-  std::string why = on_all([&] {
-    multimem_ = std::make_unique<Multimem>(context_, device_, pool_);
+  std::string why = on_all_ranks(exchange, [&] {
+    multimem_ = std::make_unique<Multimem>(context_, device_, programs_.pool());
     multimem_->join(Deadline::in(context_.init_timeout));
   });
-  if (why.empty()) why = on_all([&] { multimem_->bind(); });
+  if (why.empty()) why = on_all_ranks(exchange, [&] { multimem_->bind(); });
   if (!why.empty()) multimem_.reset();
   return why;
 }

@@ -16,6 +16,8 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 using tutti::cuda::WithContext;
 
+constexpr uint64_t kGranule = 2 << 20;  // of mapped memory, at least
+
 class KnownAllocations {
  public:
   void add(const Allocation& allocation) {
@@ -41,6 +43,14 @@ class KnownAllocations {
   size_t next_ = 0;
 };
 
+/// Was the address mapped, and not allocated (cuMemAlloc)? Then others may follow that belong to the same buffer.
+bool is_mapped(uint64_t address) {
+  uint32_t allocated = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+  void* value = &allocated;
+  return driver().cuPointerGetAttributes(1, &attribute, &value, address) == CUDA_SUCCESS && (allocated & 1) == 0;
+}
+
 }  // namespace
 
 std::optional<Allocation> allocation_of(const void* address) {
@@ -54,8 +64,25 @@ std::optional<Allocation> allocation_of(const void* address) {
   CUdeviceptr begin = 0;
   size_t bytes = 0;
   const WithContext with(Device::get(device).context());
-  check(driver().cuMemGetAddressRange(&begin, &bytes, at), "the extent of an allocation");
+  const CUresult result = driver().cuMemGetAddressRange(&begin, &bytes, at);
+  // Of ranges that were mapped some drivers know no extent: then it is the granule, of which all or nothing is mapped.
+  if (result == CUDA_ERROR_NOT_FOUND) return Allocation{device, at / kGranule * kGranule, kGranule};
+  check(result, "the extent of an allocation");
   return Allocation{device, begin, bytes};
+}
+
+std::string why_short(const Allocation& first, uint64_t begin, uint64_t bytes) {
+  uint64_t end = first.begin + first.bytes;
+  const bool mapped = end - begin >= bytes || is_mapped(begin);
+  while (end - begin < bytes) {
+    const auto next = mapped ? allocation_of(reinterpret_cast<const void*>(end)) : std::nullopt;
+    if (!next) return fmt::format("has {} bytes, and its allocation ends after {}", bytes, end - begin);
+    if (next->device != first.device) {
+      return fmt::format("has {} bytes, and after {} lies on device {}", bytes, end - begin, next->device);
+    }
+    end = next->begin + next->bytes;
+  }
+  return "";
 }
 
 bool owns(const void* address) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tutti::exec::cuda {
 
@@ -13,6 +14,10 @@ struct Allocation {
 
 /// Nullopt: the address is not in memory of a GPU.
 std::optional<Allocation> allocation_of(const void* address);
+
+/// Why [begin, begin + bytes), which begins in `first`, is not memory of one GPU throughout; "" if it is. One range may
+/// have several allocations: PyTorch's expandable segments, memory that was mapped piece by piece.
+std::string why_short(const Allocation& first, uint64_t begin, uint64_t bytes);
 
 /// Is it in memory of a GPU, or was it in an allocation, now freed, that a call had buffers in? The driver does not
 /// know an address of memory that was freed; without this it would count as the host's.

@@ -83,6 +83,7 @@ class CallFrame {
     set(head_.counters->left, 0);
     set(head_.counters->owner, 0);
     set(head_.counters->calls, ended);
+    if (head_.counted != 0) ptx::store_relaxed(&head_.record->counted, head_.counted);
     Words::store_release(&head_.record->ended, ended);
   }
 

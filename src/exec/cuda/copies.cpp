@@ -45,7 +45,8 @@ class Writer {
   Writer(const CopyExecution& execution, const Binding& binding, CopyMemory& own, CopyStream& stream)
       : execution_(execution), binding_(binding), own_(own), stream_(stream) {}
 
-  void write(uint32_t launch) {
+  /// `counted`: a word, and what it becomes at the call's end; 0: nothing.
+  void write(uint32_t launch, CUdeviceptr word, uint64_t counted) {
     const Program& program = execution_.program();
     stream_.write(at(offsetof(CopyPosition, launch)), launch);
     stream_.write(at(offsetof(CopyPosition, wait)), 0);
@@ -54,6 +55,7 @@ class Writer {
       for (const CopyItem& item : copy_items(program, execution_.layout, round)) write(item);
     }
     stream_.write(at(offsetof(CopyPosition, program)), 0);
+    if (counted != 0) stream_.write_long(word, counted);
     stream_.flush();
   }
 
@@ -131,8 +133,8 @@ void release_for_graphs(const std::shared_ptr<CopyMemory>& memory) {
 
 }  // namespace
 
-Copies::Copies(const BackendContext& context, const tutti::cuda::Device& device)
-    : context_(context), peers_(*context.wireup, device, machine_constants().cuda_copies_staging) {}
+Copies::Copies(const BackendContext& context, const tutti::cuda::Device& device, CUdeviceptr counted)
+    : context_(context), peers_(*context.wireup, device, machine_constants().cuda_copies_staging), counted_(counted) {}
 
 Copies::~Copies() {
   if (!peers_.own().is_used()) return;
@@ -147,6 +149,14 @@ Copies::~Copies() {
 
 uint64_t Copies::slot_bytes() { return machine_constants().cuda_copies_staging / link::kCopySlots; }
 
+void Copies::meet(Deadline deadline) {
+  peers_.own().staging();
+  peers_.own().words();
+  for (Rank peer = 0; peer < ranks(); ++peer) {
+    if (peer != rank()) peers_.peer(peer, deadline);
+  }
+}
+
 std::unique_ptr<CopyExecution> Copies::compile(const plan::RankPlan& plan, const Geometry& geometry) {
   const PeerTraits staged(static_cast<size_t>(ranks()));
   auto made = std::make_unique<CopyExecution>(lower(plan, geometry, staged));
@@ -160,16 +170,18 @@ std::unique_ptr<CopyExecution> Copies::compile(const plan::RankPlan& plan, const
   made->waits = std::make_shared<CopyWaits>();
   made->waits->rounds = program.rounds;
   made->waits->round = waits_of(program, made->layout);
+  made->items = copy_items(program, made->layout, program.rounds - 1).size() * program.rounds;
   const std::lock_guard lock(mutex_);
   made->waits->number = static_cast<uint32_t>(programs_.size() + 1);
   programs_[made->waits->number] = made->waits;
   return made;
 }
 
-void Copies::launch(CopyExecution& execution, const Binding& binding, CUstream stream, uint32_t launch) {
+void Copies::launch(CopyExecution& execution, const Binding& binding, CUstream stream, uint32_t launch,
+                    uint64_t counted) {
   execution.waits->tag.store(tag_of(binding.tag), std::memory_order_release);
   CopyStream to(stream);
-  Writer(execution, binding, peers_.own(), to).write(launch);
+  Writer(execution, binding, peers_.own(), to).write(launch, counted_, counted);
 }
 
 /// The program that runs; null: none.

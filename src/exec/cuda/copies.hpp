@@ -49,21 +49,26 @@ class CopyExecution final : public Execution {
   CopyLayout layout;
   std::vector<tutti::cuda::CopyPeers::Peer> peers;  ///< by rank
   std::shared_ptr<CopyWaits> waits;
+  uint64_t items = 1;  ///< of the stream, in a call
 };
 
 class Copies final : public gpu::CopyCalls {
  public:
-  Copies(const BackendContext& context, const tutti::cuda::Device& device);
+  /// `counted`: the device's address of HostRecord::counted.
+  Copies(const BackendContext& context, const tutti::cuda::Device& device, CUdeviceptr counted);
   ~Copies() override;
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
+  /// Makes this rank's memory, and maps that of all peers. Throws Error(PeerFailed | Timeout | Unsupported |
+  /// ProtocolError | OutOfMemory).
+  void meet(Deadline deadline);
   /// Bytes of a slot of staging memory.
   static uint64_t slot_bytes();
   /// Connects the peers. Throws what that throws, and Error(Unsupported) for a plan of another form.
   std::unique_ptr<CopyExecution> compile(const plan::RankPlan& plan, const Geometry& geometry);
-  /// Enqueues the call; `launch` is its number.
-  void launch(CopyExecution& execution, const Binding& binding, CUstream stream, uint32_t launch);
+  /// Enqueues the call; `launch` is its number, `counted` that in CallCount (0: it is captured).
+  void launch(CopyExecution& execution, const Binding& binding, CUstream stream, uint32_t launch, uint64_t counted);
   /// What a graph keeps for its calls.
   std::shared_ptr<void> keep() const { return peers_.keep(); }
 
@@ -80,6 +85,7 @@ class Copies final : public gpu::CopyCalls {
 
   const BackendContext context_;
   tutti::cuda::CopyPeers peers_;
+  const CUdeviceptr counted_;
   mutable std::mutex mutex_;
   std::map<uint32_t, std::shared_ptr<CopyWaits>> programs_;  // by number
 };

@@ -27,6 +27,12 @@ class CopyStream {
                          .value = value,
                          .flags = CU_STREAM_WRITE_VALUE_DEFAULT};
   }
+  void write_long(CUdeviceptr at, uint64_t value) {
+    next().writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                         .address = at,
+                         .value64 = value,
+                         .flags = CU_STREAM_WRITE_VALUE_DEFAULT};
+  }
   void copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
     if (bytes == 0 || to == from) return;
     flush();

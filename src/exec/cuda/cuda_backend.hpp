@@ -15,8 +15,9 @@
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/cuda_gpu.hpp"
 #include "exec/cuda/multimem.hpp"
-#include "exec/cuda/pool.hpp"
-#include "exec/gpu/image.hpp"
+#include "exec/cuda/programs.hpp"
+#include "exec/cuda/user_streams.hpp"
+#include "exec/gpu/call_count.hpp"
 #include "exec/gpu/lanes.hpp"
 #include "exec/gpu/proxy.hpp"
 #include "exec/gpu/watcher.hpp"
@@ -37,14 +38,12 @@ class PinnedRecord {
   gpu::HostRecord *host_ = nullptr, *device_record_ = nullptr;
 };
 
-/// A program in the memory of the GPU.
+/// A program for kernels.
 class CudaExecution final : public Execution {
  public:
   using Execution::Execution;
-  gpu::LanesCall call;  ///< all that is equal in every launch
-  CUfunction kernel = nullptr;
-  uint32_t blocks = 1;
-  std::shared_ptr<void> memory;  ///< given back when no graph needs it either
+  Placed placed;
+  std::vector<gpu::TransferPart> parts;  ///< without a plan, where they are too many for the launch
 };
 
 class CudaBackend final : public Backend, private Connector {
@@ -72,8 +71,6 @@ class CudaBackend final : public Backend, private Connector {
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
-  /// Memory of executions that are gone, until the calls that used it have ended.
-  struct DeferredFree;
   /// What a rank says of its GPU.
   struct Report {
     Processor processor;
@@ -94,6 +91,7 @@ class CudaBackend final : public Backend, private Connector {
   std::string driver_version() const;
   bool keeps_ll128_whole(size_t one, size_t of) const;
   std::string why_no_nvls() const;
+  void map_peers(const WantedMethods& wanted, const Exchange& exchange);
   std::string agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange);
   std::string make_nvls(const Exchange& exchange);
   std::vector<UsableMethod> usable_methods(const WantedMethods& wanted, bool all_whole, const std::string& why_no_nvls);
@@ -101,48 +99,31 @@ class CudaBackend final : public Backend, private Connector {
   link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
-  std::unique_ptr<Execution> place(Program program, const std::string& type, const Reduction* reduction);
-  unsigned char* workspace_for(const Program& program);
-  void upload_links();
-  void upload_later(CUdeviceptr to, const void* from, uint64_t bytes);
-  void upload_pending(CUstream stream, bool captured);
-  void reuse_memory();
   bool runs() const;
-  void order_after_last(CUstream stream, bool captured);
-  std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, CUstream stream, bool captured);
-  void start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream);
-  gpu::CallHead head_of(const Binding& binding);
+  std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, const UserStream& on,
+                                      uint64_t counted);
+  uint32_t blocks_for(uint32_t items, const UserStream& on) const;
+  void start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on);
+  gpu::CallHead head_of(const Binding& binding, uint64_t counted);
   void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
 
   const BackendContext context_;
   const tutti::cuda::Device& device_;
   const CudaGpu gpu_;
   PinnedRecord record_;
-  const std::shared_ptr<Pool> pool_;
-  const std::shared_ptr<DeferredFree> deferred_free_;
   const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
   Links links_;
-  link::OutLink* out_ = nullptr;  // in the memory of the GPU
-  link::InLink* in_ = nullptr;
-  size_t outs_there_ = 0, ins_there_ = 0;  // of them have been uploaded
-  struct Upload {
-    CUdeviceptr to = 0;
-    std::shared_ptr<unsigned char> from;
-    uint64_t bytes = 0;
-  };
-  std::vector<Upload> pending_;                            // before the next launch
-  std::vector<std::shared_ptr<unsigned char>> under_way_;  // sources of uploads on users' streams
+  gpu::CallCount calls_;
+  UserStreams streams_;
+  const uint32_t threads_;  // of a block
+  Programs programs_;
   gpu::Counters* counters_ = nullptr;
-  Pool::Block workspace_;
-  uint32_t resident_ = 1, max_blocks_ = 1, threads_ = 1;
-  std::vector<Report> reports_;  // by rank
-  bool some_share_ = false;      // a GPU with another rank
+  uint32_t resident_ = 1, max_blocks_ = 1, sharers_ = 1;  // ranks on this GPU
+  std::vector<Report> reports_;                           // by rank
+  bool some_share_ = false;                               // a GPU with another rank
   uint64_t launches_ = 0;
-  CUevent last_ = nullptr;  // of the last call that was not captured
-  CUstream last_stream_ = nullptr;
   bool has_captured_ = false;
-  bool has_last_ = false;
   uint32_t copied_ = 0;                 // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only
   std::unique_ptr<Multimem> multimem_;  // null: nobody has asked for it

@@ -19,7 +19,7 @@ using tutti::cuda::check;
 using tutti::cuda::Device;
 using tutti::cuda::driver;
 
-using Kernels = std::map<std::string, CUfunction>;
+using Kernels = std::map<std::string, LoadedKernel>;
 constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
 constexpr const char* kMultimem = "tutti_multimem_";
 
@@ -50,7 +50,7 @@ void load(CUlibrary library, const std::string& name, Kernels& kernels) {
   CUfunction function = nullptr;
   check(driver().cuLibraryGetKernel(&kernel, library, name.c_str()), "a kernel is missing");
   check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
-  kernels[name] = function;
+  kernels[name] = {function, kernel};
 }
 
 Kernels load(const Device& device) {
@@ -101,14 +101,14 @@ const Kernels& multimem_kernels_of(const Device& device) {
 void load_kernels(const Device& device) { kernels_of(device); }
 void load_multimem_kernels(const Device& device) { multimem_kernels_of(device); }
 
-CUfunction lanes_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
+LoadedKernel lanes_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
   const auto& known = kernels_of(device);
   const auto found = known.find(kKinds[static_cast<size_t>(kind)] + type);
   if (found == known.end()) throw_error(Code::InternalError, "no kernel folds elements of type {} on GPUs", type);
   return found->second;
 }
 
-CUfunction multimem_kernel(const Device& device, const std::string& operation) {
+LoadedKernel multimem_kernel(const Device& device, const std::string& operation) {
   return multimem_kernels_of(device).at(kMultimem + operation);
 }
 
@@ -148,9 +148,9 @@ gpu::KernelKind kind_of(const Program& program) {
 uint32_t resident_blocks(const Device& device, uint32_t threads) {
   const tutti::cuda::WithContext with(device.context());
   int fewest = 1 << 20;
-  for (const auto& [name, function] : kernels_of(device)) {
+  for (const auto& [name, kernel] : kernels_of(device)) {
     int blocks = 0;
-    check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, static_cast<int>(threads), 0),
+    check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, static_cast<int>(threads), 0),
           "a kernel's occupancy is unknown");
     fewest = std::min(fewest, blocks);
   }

@@ -10,9 +10,17 @@
 
 namespace tutti::exec::cuda {
 
+/// A kernel on a device.
+struct LoadedKernel {
+  CUfunction function = nullptr;  ///< in the primary context, loaded
+  CUkernel kernel = nullptr;
+  /// For streams of green contexts: the driver takes the context from the stream.
+  CUfunction of_any_context() const { return reinterpret_cast<CUfunction>(kernel); }
+};
+
 /// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
 /// run it.
-CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);
+LoadedKernel lanes_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);
 /// The type of this size for programs that fold nothing, or bits.
 const char* word_of(uint32_t element_bytes);
 /// The type whose kernel folds elements so.
@@ -22,7 +30,7 @@ gpu::KernelKind kind_of(const Program& program);
 void load_kernels(const tutti::cuda::Device& device);
 /// Those that fold through a switch (exec/cuda/multimem.cu), by the operation's name; loaded apart, since few devices
 /// can run them.
-CUfunction multimem_kernel(const tutti::cuda::Device& device, const std::string& operation);
+LoadedKernel multimem_kernel(const tutti::cuda::Device& device, const std::string& operation);
 void load_multimem_kernels(const tutti::cuda::Device& device);
 /// Blocks of so many threads of any kernel that the device runs at the same time.
 uint32_t resident_blocks(const tutti::cuda::Device& device, uint32_t threads);

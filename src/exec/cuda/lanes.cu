@@ -4,6 +4,7 @@
 #include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
+#include "exec/cuda/transfers.hpp"
 #include "exec/gpu/lanes.hpp"
 
 namespace tutti::exec::cuda {
@@ -25,7 +26,10 @@ class Block {
   TUTTI_DEVICE void run() {
     uint32_t goes = 0;
     if (group_.leader()) goes = enter() ? 1 : 0;
-    if (group_.broadcast(goes) != 0) run_lanes();
+    if (group_.broadcast(goes) != 0) {
+      if (kKind == gpu::KernelKind::Slots && call_.transfers.message != 0) bind_transfers();
+      run_lanes();
+    }
     group_.sync();
     if (group_.leader()) leave();
   }
@@ -51,6 +55,16 @@ class Block {
     state.faulted = 0;
     state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
     if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
+  }
+
+  /// All threads.
+  TUTTI_DEVICE void bind_transfers() const {
+    TUTTI_HD_ROLLED
+    for (uint32_t item = ptx::block_index() + ptx::thread_index() * ptx::grid_size(); item < call_.items;
+         item += ptx::block_size() * ptx::grid_size()) {
+      TransferLane(call_.transfers, rank(item).last).bind(item % call_.lanes, item / call_.lanes);
+    }
+    group_.sync();
   }
 
   /// All threads.

@@ -98,7 +98,7 @@ uint64_t Multimem::slot_bytes() {
 }
 
 std::unique_ptr<MultimemExecution> Multimem::compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                                     const Reduction& reduction, uint32_t max_blocks) {
+                                                     const Reduction& reduction) {
   const auto ranks = static_cast<uint32_t>(context_.wireup->ranks());
   auto made = std::make_unique<MultimemExecution>(lower(plan, geometry, PeerTraits(ranks)));
   const Program& program = made->program();
@@ -122,7 +122,6 @@ std::unique_ptr<MultimemExecution> Multimem::compile(const plan::RankPlan& plan,
   if (program.window_bytes > slot_bytes()) throw_error(Code::InternalError, "a window is longer than its slot");
   if (program.rounds > ~uint32_t{0}) throw_error(Code::Unsupported, "more than {} rounds", ~uint32_t{0});
   made->kernel = multimem_kernel(device_, operation_of(reduction));
-  made->blocks = std::clamp(program.width, 1U, max_blocks);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "exec/backend.hpp"
+#include "exec/cuda/kernels.hpp"
 #include "exec/cuda/multimem_call.hpp"
 #include "exec/cuda/pool.hpp"
 #include "transports/cuda/multicast.hpp"
@@ -15,8 +16,7 @@ class MultimemExecution final : public Execution {
  public:
   using Execution::Execution;
   MultimemCall call;  ///< all that is equal in every launch
-  CUfunction kernel = nullptr;
-  uint32_t blocks = 1;
+  LoadedKernel kernel;
 };
 
 class Multimem {
@@ -28,9 +28,9 @@ class Multimem {
 
   /// Bytes of a slot: most that an item moves in a round. Equal on all ranks.
   static uint64_t slot_bytes();
-  /// Throws Error(Unsupported) for a plan of another form. `max_blocks`: of this rank's calls.
+  /// Throws Error(Unsupported) for a plan of another form.
   std::unique_ptr<MultimemExecution> compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                             const Reduction& reduction, uint32_t max_blocks);
+                                             const Reduction& reduction);
   /// What a graph keeps for its calls.
   std::shared_ptr<void> keep() const;
 

@@ -1,8 +1,10 @@
-// Memory of a GPU for an executor's tables. It never goes back to the driver, but to later executors of the process:
-// giving back waits for kernels, which may wait for other ranks.
+// Memory of a GPU for an executor's tables and programs. All of it is reserved when the executor is made, since the
+// driver may let who allocates wait for all kernels of the process, which may wait for other ranks. For the same reason
+// it never goes back to the driver, but to later executors of the process.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transports/cuda/device.hpp"
@@ -11,7 +13,8 @@ namespace tutti::exec::cuda {
 
 class Pool {
  public:
-  explicit Pool(const tutti::cuda::Device& device) : device_(device) {}
+  /// Reserves so many bytes. Throws Error(OutOfMemory).
+  Pool(const tutti::cuda::Device& device, uint64_t bytes);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -20,17 +23,18 @@ class Pool {
     CUdeviceptr at = 0;
     uint64_t bytes = 0;
   };
-  /// Aligned to 512 bytes. Throws Error(OutOfMemory).
+  /// Aligned to 512 bytes. None: the pool has not so much left.
+  std::optional<Block> try_take(uint64_t bytes);
+  /// The same. Throws Error(OutOfMemory).
   Block take(uint64_t bytes);
   /// For later take()s. What ran there has ended.
-  void give(const Block& block) { free_.push_back(block); }
+  void give(const Block& block);
+  uint64_t bytes() const { return all_.bytes; }
 
  private:
-  Block chunk(uint64_t bytes) const;
   const tutti::cuda::Device& device_;
-  std::vector<Block> chunks_;
-  std::vector<Block> free_;
-  Block rest_;  // of the last chunk
+  Block all_;
+  std::vector<Block> free_;  // by address; neighbours are one
 };
 
 }  // namespace tutti::exec::cuda

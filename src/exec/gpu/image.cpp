@@ -43,7 +43,7 @@ class Builder {
   std::vector<unsigned char> bytes_;
 };
 
-/// The tables that all replicas share.
+/// The tables that all replicas share, or one of them alone.
 Tables add_tables(Builder& builder, const WindowProgram& window) {
   return {.lanes = builder.add(window.lanes),
           .ops = builder.add(window.ops),
@@ -97,6 +97,14 @@ Stage* const* add_stages(Builder& builder, const Program& program, const Replica
   return builder.add(stages);
 }
 
+/// Of each lane, and of one more, the number of its first transfer: each has two instructions.
+std::vector<uint32_t> firsts_of(const WindowProgram& window) {
+  std::vector<uint32_t> firsts;
+  for (const Range& lane : window.lanes) firsts.push_back(lane.begin / 2);
+  firsts.push_back(static_cast<uint32_t>(window.ops.size() / 2));
+  return firsts;
+}
+
 uint64_t scratch_of(const Program& program) { return aligned(program.scratch_bytes * kScratchVersions); }
 
 uint64_t workspace_of_replica(const Program& program) {
@@ -111,7 +119,8 @@ std::vector<ReplicaLinks> connect_links(const Program& program, Links& links) {
   std::vector<ReplicaLinks> replicas(program.width);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     const auto own = [&](const LinkId& id) {
-      if (replica > 0 && id.link_lane >= link::kThreadLinkLanes) {
+      const bool of_plan = id.link_lane < link::kTransferLinkLane || id.link_lane >= link::kLlLanes;
+      if (replica > 0 && of_plan && id.link_lane >= link::kThreadLinkLanes) {
         throw_error(Code::Unsupported, "a plan with {} lanes has one replica only: set TUTTI_MAX_BLOCKS=1",
                     id.link_lane + 1);
       }
@@ -128,16 +137,20 @@ uint64_t workspace_of(const Program& program) { return program.width * workspace
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base) {
   Builder builder(base);
-  const Tables full = add_tables(builder, program.full), last = add_tables(builder, program.last);
+  const Tables full = add_tables(builder, program.full);
+  Tables last = add_tables(builder, program.last);
   std::vector<RankState> ranks;
   unsigned char* workspace = around.workspace;
   LaneState* const lanes = add_lanes(builder, program, around.threads);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     RankState state;
+    if (around.own_tables && replica > 0) last = add_tables(builder, program.last);
     state.full = with_links(builder, full, program.full, links[replica]);
     state.last = with_links(builder, last, program.last, links[replica]);
-    state.rounds = program.rounds_of(replica);
-    state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
+    if (!around.own_tables) {  // else one round, whatever there is
+      state.rounds = program.rounds_of(replica);
+      state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
+    }
     state.lane_count = static_cast<uint32_t>(program.last.lanes.size());
     state.versions = kScratchVersions;
     state.scratch_bytes = program.scratch_bytes;
@@ -154,6 +167,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     workspace += workspace_of_replica(program);
   }
   Image image;
+  if (around.own_tables) image.firsts = builder.add(firsts_of(program.last));
   image.items = static_cast<uint32_t>(ranks.size());
   image.ranks = builder.add(ranks);
   image.lanes = lanes;

@@ -16,6 +16,7 @@ struct Surroundings {
   link::InLink* in = nullptr;
   unsigned char* workspace = nullptr;  ///< scratch and stages: nothing in it outlives a call
   uint32_t threads = 1;                ///< of a block
+  bool own_tables = false;             ///< each replica has its own: the kernel writes to them (exec/gpu/transfers.hpp)
 };
 
 /// The number of each of a replica's links.
@@ -33,6 +34,7 @@ struct Image {
   RankState* ranks = nullptr;  ///< where they lie in the GPU's memory, one for each lane of each replica
   LaneState* lanes = nullptr;  ///< of all replicas
   uint32_t items = 0;
+  const uint32_t* firsts = nullptr;  ///< TransfersCall::firsts, of a program by shape
 };
 /// The image for address `base`. Its size depends on the program and the number of threads alone.
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,

@@ -50,6 +50,7 @@ struct HostRecord {
   uint64_t started = 0;      ///< the number of the call that began last
   uint64_t ended = 0;        ///< of the one that ended last, well or badly
   uint64_t collectives = 0;  ///< Counters::collectives after that one
+  uint64_t counted = 0;      ///< CallHead::counted of the last that had one
   FaultReport fault;         ///< the first of the communicator
   BlockWait waits[kMaxBlocks];
 };
@@ -61,6 +62,24 @@ struct CallHead {
   uint64_t salt = 0;      ///< the tag is the salt plus, of a collective, its number
   uint64_t numbered = 0;  ///< 1: a collective
   uint64_t launch = 0;    ///< number of the launch, unique in the communicator
+  uint64_t counted = 0;   ///< the number in CallCount; 0: captured
+};
+
+/// Without a plan: what a transfer of a call moves (exec/gpu/transfers.hpp).
+struct TransferPart {
+  uint64_t at = 0;     ///< the address of its bytes
+  uint64_t bytes = 0;  ///< how many
+  uint64_t tag = 0;    ///< exec::Transfer::tag
+};
+inline constexpr uint32_t kNearParts = 16;  ///< that are in the parameter itself
+
+/// What a call tells a program of transfers.
+struct TransfersCall {
+  uint64_t message = 0;                 ///< bytes of a message, at most; 0: the program has a plan
+  const uint32_t* firsts = nullptr;     ///< of each lane, and of one more: the number of its first transfer
+  const TransferPart* parts = nullptr;  ///< by number; a fold's result comes after it. Null: they are in `near`
+  uint32_t width = 1;                   ///< replicas of the program
+  TransferPart near[kNearParts];
 };
 
 /// The parameter of the kernels that run lanes.
@@ -75,6 +94,7 @@ struct LanesCall {
   unsigned char* in = nullptr;
   unsigned char* out = nullptr;
   unsigned char scale[8] = {};
+  TransfersCall transfers;
 };
 
 }  // namespace tutti::exec::gpu

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
+
 namespace tutti::exec::gpu {
 namespace {
 
@@ -58,5 +60,25 @@ std::shared_ptr<unsigned char> block(const Gpu& gpu, int where, uint64_t wanted)
 std::shared_ptr<unsigned char> pinned(const Gpu& gpu, uint64_t bytes) { return block(gpu, kHost, bytes); }
 
 std::shared_ptr<unsigned char> on_device(const Gpu& gpu, uint64_t bytes) { return block(gpu, gpu.number(), bytes); }
+
+Reserve::Reserve(const Gpu& gpu, Where where, uint64_t bytes)
+    : gpu_(gpu),
+      where_(where),
+      bytes_(bytes),
+      all_(where == Where::OnHost ? pinned(gpu, bytes) : on_device(gpu, bytes)) {}
+
+std::shared_ptr<unsigned char> Reserve::take(uint64_t bytes) {
+  const uint64_t page = where_ == Where::OnHost ? kSmallest : kDevicePage;
+  const uint64_t whole = (bytes + page - 1) / page * page;
+  if (whole > bytes_ - used_) {
+    log_info(
+        "the memory that is reserved for messages of {} to other hosts is used up, and more is allocated: calls "
+        "that are made meanwhile may wait",
+        gpu_.name());
+    return where_ == Where::OnHost ? pinned(gpu_, bytes) : on_device(gpu_, bytes);
+  }
+  used_ += whole;
+  return {all_, all_.get() + used_ - whole};
+}
 
 }  // namespace tutti::exec::gpu

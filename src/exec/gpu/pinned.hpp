@@ -14,4 +14,22 @@ std::shared_ptr<unsigned char> pinned(const Gpu& gpu, uint64_t bytes);
 /// The same of the GPU's memory, in whole pages, so that network devices can be given it.
 std::shared_ptr<unsigned char> on_device(const Gpu& gpu, uint64_t bytes);
 
+/// Memory that is reserved now, and handed out later: then the driver is not asked, which may let who asks wait for
+/// kernels.
+class Reserve {
+ public:
+  enum class Where : uint8_t { OnHost, OnDevice };
+  /// Throws Error(OutOfMemory).
+  Reserve(const Gpu& gpu, Where where, uint64_t bytes);
+  /// As pinned() or on_device(), from the reserve as long as it lasts.
+  std::shared_ptr<unsigned char> take(uint64_t bytes);
+
+ private:
+  const Gpu& gpu_;
+  const Where where_;
+  const uint64_t bytes_;
+  const std::shared_ptr<unsigned char> all_;
+  uint64_t used_ = 0;
+};
+
 }  // namespace tutti::exec::gpu

@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kLongestRest = 200e-6;  // seconds from one look at the kernels' rings to the next, while they run
 constexpr auto kIdle = std::chrono::milliseconds(50);
+constexpr uint64_t kOnHost = 16 << 20;      // bytes that are reserved
 constexpr uint64_t kMaxOnDevice = 8 << 20;  // bytes of slots: a communicator takes less than 32 MiB of a GPU's memory
 
 uint64_t load(const uint64_t& word) {
@@ -27,7 +28,13 @@ uint64_t load(const uint64_t& word) {
 }  // namespace
 
 Proxy::Proxy(const BackendContext& context, const Gpu& gpu, HostRecord& record, uint64_t slot_bytes)
-    : context_(context), gpu_(gpu), record_(record), slot_bytes_(slot_bytes) {}
+    : context_(context),
+      gpu_(gpu),
+      record_(record),
+      slot_bytes_(slot_bytes),
+      host_(gpu, Reserve::Where::OnHost, kOnHost) {
+  if (env().gpu_direct && gpu.rdma() != Rdma::None) on_device_.emplace(gpu, Reserve::Where::OnDevice, kMaxOnDevice);
+}
 
 Proxy::~Proxy() {
   {
@@ -49,11 +56,11 @@ std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryU
   const uint64_t bytes = link::kPushSlots * slot_bytes_;
   if (!env().gpu_direct || !above || gpu_.rdma() == Rdma::None) return nullptr;
   if (use == transports::MemoryUse::ReadWrite && slot_bytes_ <= *above) return nullptr;  // nothing would arrive there
-  if (on_device_ + bytes > kMaxOnDevice) return nullptr;
+  if (!on_device_ || used_on_device_ + bytes > kMaxOnDevice) return nullptr;
   try {
-    auto made = std::make_unique<RelayMemory>(gpu_, slot_bytes_, RelayMemory::Slots::OnDevice);
+    auto made = std::make_unique<RelayMemory>(gpu_, slot_bytes_, host_, &*on_device_);
     made->register_with(engine, use);
-    on_device_ += bytes;
+    used_on_device_ += bytes;
     return made;
   } catch (const Error& error) {
     log_info("messages between {} and rank {} lie in the host's memory: {}", gpu_.name(), peer, error.what());
@@ -64,7 +71,7 @@ std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryU
 std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use) {
   auto made = direct_memory(peer, use);
   if (made == nullptr) {
-    made = std::make_unique<RelayMemory>(gpu_, slot_bytes_);
+    made = std::make_unique<RelayMemory>(gpu_, slot_bytes_, host_, nullptr);
     try {
       made->register_with(context_.network->transport_to(peer), use);
     } catch (const Error& error) {
@@ -89,7 +96,9 @@ link::InLink Proxy::connect_in(Rank peer, uint32_t link_lane) {
   link::InLink end;
   run([&] {
     auto slots = memory(peer, transports::MemoryUse::ReadWrite);
-    ins_.emplace_back(std::move(slots), context_.network->connect_in(peer, link_lane));
+    const link::InLink network = context_.network->connect_in(peer, link_lane);
+    auto copies = network.keeps_posted ? std::make_unique<RelayMemory>(gpu_, slot_bytes_, host_, nullptr) : nullptr;
+    ins_.emplace_back(std::move(slots), network, std::move(copies));
     end = ins_.back().device_end();
   });
   return end;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "exec/backend.hpp"
@@ -58,7 +59,9 @@ class Proxy {
   // Of the thread alone.
   std::deque<OutRelay> outs_;
   std::deque<InRelay> ins_;
-  uint64_t on_device_ = 0;  // bytes of slots
+  Reserve host_;
+  std::optional<Reserve> on_device_;  // none: no network may write there
+  uint64_t used_on_device_ = 0;       // bytes of slots
   bool stopped_ = false;
   std::thread thread_;
 };

@@ -17,12 +17,17 @@ constexpr uint64_t kWordBytes = kRingBytes + link::kStride;
 }  // namespace
 
 RelayMemory::RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots)
-    : gpu_(gpu),
-      slot_bytes_(slot_bytes),
-      where_(slots),
-      words_(pinned(gpu, kWordBytes)),
-      slots_(slots == Slots::OnHost ? pinned(gpu, link::kPushSlots * slot_bytes)
-                                    : on_device(gpu, link::kPushSlots * slot_bytes)) {
+    : RelayMemory(gpu, slot_bytes, slots, pinned(gpu, kWordBytes),
+                  slots == Slots::OnHost ? pinned(gpu, link::kPushSlots * slot_bytes)
+                                         : on_device(gpu, link::kPushSlots * slot_bytes)) {}
+
+RelayMemory::RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Reserve& host, Reserve* device)
+    : RelayMemory(gpu, slot_bytes, device == nullptr ? Slots::OnHost : Slots::OnDevice, host.take(kWordBytes),
+                  (device == nullptr ? host : *device).take(link::kPushSlots * slot_bytes)) {}
+
+RelayMemory::RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots, std::shared_ptr<unsigned char> words,
+                         std::shared_ptr<unsigned char> in_slots)
+    : gpu_(gpu), slot_bytes_(slot_bytes), where_(slots), words_(std::move(words)), slots_(std::move(in_slots)) {
   std::memset(words_.get(), 0, kWordBytes);  // it may have served another link
   const bool on_host = slots == Slots::OnHost;
   device_ = {gpu.device_address(words_.get()), on_host ? gpu.device_address(slots_.get()) : slots_.get()};
@@ -96,13 +101,18 @@ bool OutRelay::empty() const {
   return Wire::poll(device_, header, arrival) == link::Poll::Empty;
 }
 
-InRelay::InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network)
-    : memory_(std::move(memory)), network_(network), device_(memory_->writer(network.peer, false)) {
+InRelay::InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network, std::unique_ptr<RelayMemory> copies)
+    : memory_(std::move(memory)),
+      network_(network),
+      device_(memory_->writer(network.peer, false)),
+      copies_(std::move(copies)) {
   device_.arena = nullptr;  // payloads are published by address
   if (!network.keeps_posted && memory_->where() == RelayMemory::Slots::OnDevice) {
     throw_error(Code::InternalError, "nothing can be copied to slots on the GPU");
   }
-  if (network.keeps_posted) copies_ = std::make_unique<RelayMemory>(memory_->gpu(), memory_->slot_bytes());
+  if (network.keeps_posted != (copies_ != nullptr)) {
+    throw_error(Code::InternalError, "copies are made where slots stay posted, and only there");
+  }
 }
 
 bool InRelay::progress() {

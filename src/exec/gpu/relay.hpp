@@ -31,6 +31,8 @@ class RelayMemory {
   enum class Slots : uint8_t { OnHost, OnDevice };
   /// Throws Error(OutOfMemory).
   RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots = Slots::OnHost);
+  /// Of reserved memory; `device`: for slots that lie there, else null.
+  RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Reserve& host, Reserve* device);
   /// Registers the slots with the engine that sends from them, or (ReadWrite) receives there. Throws what that throws.
   void register_with(transports::Transport& engine, transports::MemoryUse use);
   /// The two ends of the link: the device's, or the host's.
@@ -53,6 +55,8 @@ class RelayMemory {
   struct View {
     unsigned char *words, *slots;
   };
+  RelayMemory(const Gpu& gpu, uint64_t slot_bytes, Slots slots, std::shared_ptr<unsigned char> words,
+              std::shared_ptr<unsigned char> in_slots);
   View view(bool of_device) const;
   const Gpu& gpu_;
   const uint64_t slot_bytes_;
@@ -81,7 +85,8 @@ class OutRelay {
 /// Messages of the network go to the device.
 class InRelay {
  public:
-  InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network);
+  /// `copies`: where slots stay posted (InLink::keeps_posted), for messages that arrive elsewhere.
+  InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network, std::unique_ptr<RelayMemory> copies);
   link::InLink device_end() const { return memory_->reader(network_.peer, true); }
   bool progress();
 
@@ -101,8 +106,7 @@ class InRelay {
   link::OutLink device_;  // `next`: passed on
   uint64_t posted_ = 0;   // number of the next message for which a slot can be posted
   Slot slots_[link::kPushSlots];
-  // Where slots stay posted: for messages that arrive elsewhere.
-  std::unique_ptr<RelayMemory> copies_;
+  const std::unique_ptr<RelayMemory> copies_;
   uint64_t copies_held_[link::kPushSlots] = {};
 };
 

@@ -41,7 +41,9 @@ class Direct : public testing::TestWithParam<uint64_t> {
     arrive_in_ = to->slot(0);
     const Deadline soon = Deadline::in(test::kWaitLimit);
     out_ = std::make_unique<OutRelay>(std::move(from), writing_->transport->connect_out(1, 0, soon));
-    in_ = std::make_unique<InRelay>(std::move(to), reading_->transport->connect_in(0, 0, soon));
+    const link::InLink network = reading_->transport->connect_in(0, 0, soon);
+    in_ = std::make_unique<InRelay>(std::move(to), network,
+                                    network.keeps_posted ? memory(*reading_, MemoryUse::Read) : nullptr);
     sender_ = out_->device_end();
     receiver_ = in_->device_end();
   }

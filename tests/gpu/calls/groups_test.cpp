@@ -35,6 +35,7 @@ TEST_F(DeviceGroups, AllGatherV) {
     const size_t mine = counts()[static_cast<size_t>(rank)];
     const GpuBuffer in(mine * 4), out(30 * 4);
     in.set(repeated(static_cast<float>(rank), mine));
+    meet();
     ASSERT_EQ(tuttiAllGatherV(in.get(), mine, out.get(), counts().data(), nullptr, tuttiFloat32, comm, stream.handle()),
               tuttiSuccess)
         << tuttiGetLastError();
@@ -48,6 +49,7 @@ TEST_F(DeviceGroups, ReduceScatterV) {
     const size_t mine = counts()[static_cast<size_t>(rank)];
     const GpuBuffer in(30 * 4), out(mine * 4);
     in.set(joined({repeated(1, 5), repeated(2, 10), repeated(3, 15)}));
+    meet();
     ASSERT_EQ(tuttiReduceScatterV(in.get(), out.get(), counts().data(), tuttiFloat32, tuttiSum, comm, stream.handle()),
               tuttiSuccess)
         << tuttiGetLastError();
@@ -61,6 +63,7 @@ TEST_F(DeviceGroups, SendsAndReceivesToAllAndToItself) {
     constexpr size_t kCount = 3000;
     const GpuBuffer in(kCount * 4), out(kRanks * kCount * 4);
     in.set(repeated(static_cast<float>(rank + 1), kCount));
+    meet();
     ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
     for (int peer = 0; peer < kRanks; ++peer) {
       EXPECT_EQ(tuttiSend(in.get(), kCount, tuttiFloat32, peer, comm, stream.handle()), tuttiSuccess);
@@ -81,6 +84,7 @@ TEST_F(DeviceGroups, StreamsOfOneCommunicatorAreOrdered) {
     const GpuStream first, second;
     const GpuBuffer data(1000 * 4);
     data.set(repeated(1, 1000));
+    meet();
     for (const GpuStream* stream : {&first, &second, &first}) {
       ASSERT_EQ(tuttiAllReduce(data.get(), data.get(), 1000, tuttiFloat32, tuttiSum, comm, stream->handle()),
                 tuttiSuccess)

@@ -99,7 +99,7 @@ TEST_F(Relays, WhatTheDeviceSendsGoesToTheNetworkInOrder) {
 
 TEST_F(Relays, WhatTheNetworkBringsIsReceivedInTheDevicesSlots) {
   Network network;
-  InRelay relay(memory(), network.reader(true));
+  InRelay relay(memory(), network.reader(true), nullptr);
   link::InLink device = relay.device_end();
   link::OutLink peer = network.writer();
   relay.progress();
@@ -136,7 +136,7 @@ TEST_F(Relays, SlotsThatStayPostedArePostedAgainWhenTheirMessageIsConsumed) {
   Network network;
   auto own = memory();
   unsigned char* const slots = own->slot(0);
-  InRelay relay(std::move(own), network.reader(true, true));
+  InRelay relay(std::move(own), network.reader(true, true), memory());
   link::InLink device = relay.device_end();
   link::OutLink peer = network.writer();
   relay.progress();
@@ -172,7 +172,7 @@ TEST_F(Relays, SlotsThatStayPostedArePostedAgainWhenTheirMessageIsConsumed) {
 /// Short messages are acknowledged in bunches; a slot must not seem in use until then.
 TEST_F(Relays, ALongMessageAfterShortOnesFindsASlot) {
   Network network;
-  InRelay relay(memory(), network.reader(true));
+  InRelay relay(memory(), network.reader(true), nullptr);
   link::InLink device = relay.device_end();
   link::OutLink peer = network.writer();
   for (uint64_t number = 0; number < 12; ++number) {
@@ -192,7 +192,7 @@ TEST_F(Relays, AMessageThatIsTooLongIsNotCopied) {
   Network network;
   auto own = memory();
   const unsigned char* const second = own->slot(1);
-  InRelay relay(std::move(own), network.reader(false));
+  InRelay relay(std::move(own), network.reader(false), nullptr);
   const link::InLink device = relay.device_end();
   link::OutLink peer = network.writer();
   const std::string before(reinterpret_cast<const char*>(second), kSlot);

@@ -19,7 +19,12 @@ const Mapping* check_end(const End& end, size_t bytes) {
     require(!end.on_device && !memory().in_range(reinterpret_cast<void*>(end.at)), CUDA_ERROR_INVALID_VALUE);
     return nullptr;
   }
-  require(mapping->holds(end.at, bytes), CUDA_ERROR_INVALID_VALUE);
+  // What was mapped piece by piece is one range.
+  for (uintptr_t reached = mapping->base + mapping->asked; reached < end.at + bytes;) {
+    const Mapping* const next = mapping->kind == Kind::Vmm ? memory().find(reached) : nullptr;
+    require(next != nullptr && next->kind == Kind::Vmm, CUDA_ERROR_INVALID_VALUE);
+    reached = next->base + next->asked;
+  }
   return mapping;
 }
 

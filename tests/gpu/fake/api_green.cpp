@@ -139,3 +139,11 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle, unsigned fl
     *stream = reinterpret_cast<CUstream>(&new_stream(green_of(handle), flags, priority));
   });
 }
+
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
+  return call("cuStreamGetGreenCtx", kContext, [&](Call& one) {
+    require_pointers(green);
+    Context* const context = stream_of(one, handle).context;
+    *green = context->green ? reinterpret_cast<CUgreenCtx>(context) : nullptr;
+  });
+}

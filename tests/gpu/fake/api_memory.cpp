@@ -99,9 +99,34 @@ CUresult cuMemGetInfo(size_t* free, size_t* total) {
 CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
   return call("cuMemGetAddressRange", kContext, [&](Call&) {
     const Mapping* const mapping = memory().find(pointer);
-    require(mapping != nullptr, CUDA_ERROR_NOT_FOUND);
+    require(mapping != nullptr && !(config().hides_ranges && mapping->kind == Kind::Vmm), CUDA_ERROR_NOT_FOUND);
     if (base != nullptr) *base = mapping->base;
     if (bytes != nullptr) *bytes = mapping->asked;
+  });
+}
+
+// ---- memory in the order of a stream, of the device's pool ----
+
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  return call("cuMemAllocAsync", kContext, [&](Call& one) {
+    require_pointers(pointer);
+    require(bytes != 0, CUDA_ERROR_INVALID_VALUE);
+    forbid_capturing(stream_of(one, stream));  // no nodes that allocate, here
+    auto physical = std::make_shared<Physical>(one.context->device, whole_pages(bytes), 0U);
+    *pointer = allocate(*one.context, std::move(physical), bytes, Kind::Pool).base;
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return call("cuMemFreeAsync", kContext, [&](Call& one) {
+    allocation_at(pointer, Kind::Pool);
+    Stream& in_order = stream_of(one, stream);
+    forbid_capturing(in_order);
+    enqueue(in_order, [pointer] {
+      memory().unmap(pointer);
+      memory().unreserve(pointer);
+      return true;
+    });
   });
 }
 

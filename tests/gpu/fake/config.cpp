@@ -79,6 +79,8 @@ void Config::read_rules(const std::string& rules) {
       drains = true;
     } else if (rule == "queue") {
       bounds_queues = true;
+    } else if (rule == "ranges") {
+      hides_ranges = true;
     } else {
       std::fprintf(stderr, "fake cuda: FAKE_CUDA_RULES: there is no rule '%s'\n", rule.c_str());
       std::abort();

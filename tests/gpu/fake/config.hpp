@@ -13,6 +13,7 @@
 //   FAKE_CUDA_RULES=...        what real drivers may do, and not all do; comma-separated:
 //                              drain  who allocates, registers, maps, loads or instantiates waits for all work of the
 //                                     process
+//                              ranges  no extent is known of memory that was mapped (CUDA_ERROR_NOT_FOUND)
 //                              queue  a hardware queue takes kQueueLength items; who adds one more waits
 #pragma once
 
@@ -44,6 +45,7 @@ struct Config {
   uint64_t memory = 1ULL << 30, seed = 1;
   bool drains = false;         ///< the rule "drain"
   bool bounds_queues = false;  ///< the rule "queue"
+  bool hides_ranges = false;   ///< the rule "ranges"
   bool open_to_host = false;   ///< the host may load and store memory of devices: for tests of links without kernels
   std::string twins;
 

@@ -126,6 +126,8 @@ int Memory::allowed(const Mapping& mapping, int device) const {
       return 2;
     case Kind::Vmm:
       return (mapping.writers & bit) != 0 ? 2 : (mapping.readers & bit) != 0 ? 1 : 0;
+    case Kind::Pool:  // other devices' access is granted to the pool: not here
+      return device == mapping.device ? 2 : 0;
     case Kind::Ipc:
       if ((mapping.writers & bit) != 0) return 2;
       [[fallthrough]];

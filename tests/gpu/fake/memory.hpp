@@ -36,7 +36,7 @@ struct Physical {
   std::unique_ptr<Team> team;  ///< of a multicast object
 };
 
-enum class Kind { Malloc, Ipc, Vmm, Host, Registered };
+enum class Kind { Malloc, Pool, Ipc, Vmm, Host, Registered };
 
 struct Mapping {
   uintptr_t base = 0;

@@ -1,0 +1,38 @@
+// How far a rank is ahead of its GPU: calls that were enqueued and have not ended. Captured calls are not counted, since
+// a graph repeats them.
+//
+// A stream's queue holds some 1,000 launches, and the driver makes who launches one more wait, with locks that other
+// ranks of the process may need. So the library waits before: others go on, and a communicator that fails ends the wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "exec/gpu/lanes.hpp"
+
+namespace tutti::exec::gpu {
+
+/// With an event for each, and a wait for another stream, they fit a queue.
+inline constexpr uint64_t kMostAhead = 256;
+
+/// Of one communicator on one GPU. One thread at a time, except ended().
+class CallCount {
+ public:
+  /// `failed`: as in BackendContext.
+  CallCount(const HostRecord& record, const std::atomic<uint32_t>& failed) : record_(record), failed_(failed) {}
+  /// The number of the next call, from 1, when fewer than `most` are ahead of it. Throws Error(PeerFailed) if the
+  /// communicator fails meanwhile.
+  uint64_t next(uint64_t most = kMostAhead);
+  /// So many have been enqueued, and so many have ended.
+  uint64_t enqueued() const { return enqueued_; }
+  uint64_t ended() const;
+  /// Until the call of this number has ended. Throws as next() does.
+  void wait_for(uint64_t number) const;
+
+ private:
+  const HostRecord& record_;
+  const std::atomic<uint32_t>& failed_;
+  uint64_t enqueued_ = 0;
+};
+
+}  // namespace tutti::exec::gpu

@@ -1,0 +1,60 @@
+#include "exec/gpu/transfers.hpp"
+
+#include <algorithm>
+
+namespace tutti::exec::gpu {
+namespace {
+
+/// An address that each call replaces.
+unsigned char* const kSomewhere = reinterpret_cast<unsigned char*>(uintptr_t{4096});
+
+TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag) {
+  return {reinterpret_cast<uint64_t>(data), bytes, tag};
+}
+
+}  // namespace
+
+std::string shape_of(const Direct& direct) {
+  std::string shape;
+  const auto add = [&](uint64_t number) { shape.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  add(direct.message);
+  add(direct.link_lane);
+  add(uint64_t{direct.scaled} << 32 | direct.folds.size());
+  for (const Transfer& transfer : direct.transfers) {
+    add(uint64_t{transfer.send} << 32 | transfer.peers.size());
+    for (const Rank peer : transfer.peers) add(static_cast<uint64_t>(peer));
+  }
+  return shape;
+}
+
+Direct example_of(const Direct& direct) {
+  Direct example = direct;
+  const uint64_t bytes = direct.message + direct.message / 2;
+  for (Transfer& transfer : example.transfers) {
+    transfer.data = kSomewhere;
+    transfer.bytes = bytes;
+    transfer.tag = 0;
+  }
+  for (BlockFold& fold : example.folds) fold = {kSomewhere, kSomewhere, bytes, 0};
+  return example;
+}
+
+std::vector<TransferPart> parts_of(const Direct& direct) {
+  std::vector<TransferPart> parts;
+  for (const auto& [ends, queue] : lanes_of(direct)) {
+    for (const Transfer* transfer : queue) parts.push_back(part_of(transfer->data, transfer->bytes, transfer->tag));
+  }
+  for (const BlockFold& fold : direct.folds) parts.push_back(part_of(fold.mine, fold.bytes, fold.tag));
+  for (const BlockFold& fold : direct.folds) parts.push_back(part_of(fold.to, fold.bytes, fold.tag));
+  return parts;
+}
+
+uint32_t width_of(const Direct& direct, uint32_t most) {
+  uint32_t width = 1;
+  const auto take = [&](uint64_t bytes) { width = std::max(width, transfer_width(bytes, direct.message, most)); };
+  for (const Transfer& transfer : direct.transfers) take(transfer.bytes);
+  for (const BlockFold& fold : direct.folds) take(fold.bytes);
+  return width;
+}
+
+}  // namespace tutti::exec::gpu

@@ -1,0 +1,366 @@
+// On a driver whose allocations wait for kernels and whose queues are bounded (FAKE_CUDA_RULES=drain,queue): no call
+// asks it for memory, however many are made, of whatever kind, without a synchronisation. And the kinds of memory and of
+// streams that frameworks use.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "calls/gpu_program.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kHandle = 2 << 20;  // bytes of a piece of mapped memory
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kCalls = 1000;  // of both ranks
+#else
+constexpr size_t kCalls = 10000;
+#endif
+
+uint64_t draining_calls() {
+  const auto count = reinterpret_cast<uint64_t (*)()>(::dlsym(RTLD_DEFAULT, "fake_cuda_draining_calls"));
+  return count == nullptr ? 0 : count();
+}
+
+uint64_t driver_calls(const char* name) {
+  const auto count = reinterpret_cast<uint64_t (*)(const char*)>(::dlsym(RTLD_DEFAULT, "fake_cuda_calls"));
+  return count == nullptr ? 0 : count(name);
+}
+
+size_t free_bytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+#define ASSERT_TUTTI(call) ASSERT_EQ(call, tuttiSuccess) << tuttiGetLastError()
+
+/// Two ranks that share a device, each with 64 KiB of input and output, and a stream.
+class DriverRules : public ::testing::Test {
+ protected:
+  static constexpr size_t kCount = 16 << 10;
+  struct Own {
+    GpuBuffer in{kCount * 4}, out{kCount * 4};
+    GpuStream stream;
+    float* input(size_t at = 0) const { return reinterpret_cast<float*>(in.get()) + at; }
+    float* output(size_t at = 0) const { return reinterpret_cast<float*>(out.get()) + at; }
+  };
+  DriverRules() {
+    use_gpu(0);
+    for (auto& own : owns_) own = std::make_unique<Own>();
+  }
+  void each_rank(const std::function<void(int rank, tuttiComm_t comm, const Own& own)>& body) {
+    with_ranks(2, [&](int rank, tuttiComm_t comm) {
+      use_gpu(0);
+      body(rank, comm, *owns_[static_cast<size_t>(rank)]);
+      meet();
+      owns_[static_cast<size_t>(rank)]->stream.synchronize();
+    });
+  }
+  /// Counted from where all ranks are here to where all are again.
+  template <class Count>
+  static uint64_t counted(Count count, const std::function<void()>& body) {
+    meet();
+    const uint64_t before = count();
+    meet();
+    body();
+    meet();
+    const uint64_t after = count();
+    meet();
+    return after - before;
+  }
+  std::array<std::unique_ptr<Own>, 2> owns_;
+};
+
+void every_collective(const float* in, float* out, size_t count, tuttiComm_t comm, tuttiStream_t stream) {
+  ASSERT_TUTTI(tuttiAllReduce(in, out, count, tuttiFloat32, tuttiSum, comm, stream));
+  ASSERT_TUTTI(tuttiAllGather(in, out, count / 2, tuttiFloat32, comm, stream));
+  ASSERT_TUTTI(tuttiReduceScatter(in, out, count / 2, tuttiFloat32, tuttiMax, comm, stream));
+  ASSERT_TUTTI(tuttiAllToAll(in, out, count / 2, tuttiFloat32, comm, stream));
+  ASSERT_TUTTI(tuttiBroadcast(in, out, count, tuttiFloat32, 0, comm, stream));
+  ASSERT_TUTTI(tuttiReduce(in, out, count, tuttiFloat32, tuttiSum, 1, comm, stream));
+  ASSERT_TUTTI(tuttiGather(in, out, count / 2, tuttiFloat32, 0, comm, stream));
+  ASSERT_TUTTI(tuttiScatter(in, out, count / 2, tuttiFloat32, 1, comm, stream));
+}
+
+TEST_F(DriverRules, FirstCallsOfAllKindsAskForNoMemory) {
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    const tuttiStream_t stream = own.stream.handle();
+    const uint64_t asked = counted(draining_calls, [&] {
+      for (const size_t count : {size_t{2}, size_t{3000}, kCount}) {
+        every_collective(own.input(), own.output(), count, comm, stream);
+        ASSERT_TUTTI(tuttiGroupStart());
+        EXPECT_EQ(tuttiSend(own.input(), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+        EXPECT_EQ(tuttiRecv(own.output(), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+        ASSERT_TUTTI(tuttiGroupEnd());
+        const size_t counts[] = {count / 2, count - count / 2};
+        ASSERT_TUTTI(
+            tuttiAllGatherV(own.input(), counts[rank], own.output(), counts, nullptr, tuttiFloat32, comm, stream));
+      }
+    });
+    EXPECT_EQ(asked, 0U);
+  });
+}
+
+/// The lengths differ from call to call, as those of experts do.
+TEST_F(DriverRules, TenThousandCallsAskForNoMemoryAndForNoUpload) {
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    const tuttiStream_t stream = own.stream.handle();
+    const auto call = [&](size_t i) {
+      const size_t count = 1 + i * 37 % 500, other = 1 + i * 53 % 500;
+      switch (i % 4) {
+        case 0:
+          ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), 8, tuttiFloat32, tuttiSum, comm, stream));
+          return;
+        case 1: {
+          ASSERT_TUTTI(tuttiGroupStart());
+          EXPECT_EQ(tuttiSend(own.input(), rank == 0 ? count : other, tuttiFloat32, 1 - rank, comm, stream),
+                    tuttiSuccess);
+          EXPECT_EQ(tuttiRecv(own.output(), rank == 0 ? other : count, tuttiFloat32, 1 - rank, comm, stream),
+                    tuttiSuccess);
+          ASSERT_TUTTI(tuttiGroupEnd());
+          return;
+        }
+        case 2: {
+          const size_t counts[] = {count, other};
+          ASSERT_TUTTI(tuttiReduceScatterV(own.input(), own.output(), counts, tuttiFloat32, tuttiSum, comm, stream));
+          return;
+        }
+        default: {
+          const size_t sent[] = {count, other}, each = rank == 0 ? count : other, got[] = {each, each};
+          ASSERT_TUTTI(
+              tuttiAllToAllV(own.input(), sent, nullptr, own.output(), got, nullptr, tuttiFloat32, comm, stream));
+          return;
+        }
+      }
+    };
+    for (size_t i = 0; i < 16; ++i) call(i);
+    const size_t before = free_bytes();
+    const uint64_t uploads = driver_calls("cuMemcpyHtoDAsync");
+    const uint64_t asked = counted(draining_calls, [&] {
+      for (size_t i = 0; i < kCalls / 2; ++i) call(i);
+    });
+    EXPECT_EQ(asked, 0U);
+    EXPECT_EQ(driver_calls("cuMemcpyHtoDAsync"), uploads);
+    EXPECT_EQ(free_bytes(), before);
+    for (const char* const name : {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"}) {
+      EXPECT_EQ(counted([&] { return driver_calls(name); }, [&] { call(0); }), 0U) << name;
+    }
+  });
+}
+
+TEST_F(DriverRules, AThousandGroupsOfTransfersNeedNoMoreMemory) {
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    const tuttiStream_t stream = own.stream.handle();
+    const uint64_t asked = counted(draining_calls, [&] {
+      for (size_t i = 0; i < 1000; ++i) {
+        ASSERT_TUTTI(tuttiGroupStart());
+        EXPECT_EQ(tuttiSend(own.input(), 1024, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+        EXPECT_EQ(tuttiRecv(own.output(), 1024, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+        ASSERT_TUTTI(tuttiGroupEnd());
+      }
+    });
+    EXPECT_EQ(asked, 0U);
+  });
+}
+
+/// More transfers than a launch holds, of all lengths: each arrives where it belongs.
+TEST_F(DriverRules, ManyTransfersOfAllLengthsArrive) {
+  constexpr size_t kTransfers = 40, kEach = kCount / kTransfers;
+  for (auto& own : owns_) {
+    std::vector<float> values(kCount);
+    for (size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i);
+    own->in.set(values);
+  }
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    const tuttiStream_t stream = own.stream.handle();
+    for (int turn = 0; turn < 3; ++turn) {
+      ASSERT_TUTTI(tuttiGroupStart());
+      for (size_t i = 0; i < kTransfers; ++i) {
+        const size_t count = i * 10;
+        EXPECT_EQ(tuttiSend(own.input(i * kEach), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+        EXPECT_EQ(tuttiRecv(own.output(i * kEach), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+      }
+      ASSERT_TUTTI(tuttiGroupEnd());
+    }
+    own.stream.synchronize();
+    const std::vector<float> got = own.out.floats(kCount);
+    for (size_t i = 0; i < kTransfers; ++i) {
+      for (size_t k = 0; k < i * 10; ++k) ASSERT_EQ(got[i * kEach + k], static_cast<float>(i * kEach + k)) << i;
+    }
+  });
+}
+
+/// By several blocks, each its share; the lengths divide in no way.
+TEST_F(DriverRules, LongTransfersAreDividedAmongBlocks) {
+  constexpr size_t kLong = 400001;
+  std::array<std::unique_ptr<GpuBuffer>, 2> ins, outs;
+  std::vector<float> values(kLong);
+  for (size_t i = 0; i < kLong; ++i) values[i] = static_cast<float>(i);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    ins[rank] = std::make_unique<GpuBuffer>(kLong * 4);
+    outs[rank] = std::make_unique<GpuBuffer>(kLong * 4);
+    ins[rank]->set(values);
+  }
+  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
+    const auto me = static_cast<size_t>(rank);
+    const tuttiStream_t stream = own.stream.handle();
+    for (const size_t count : {kLong, size_t{16384}, size_t{32768}, size_t{70000}}) {
+      outs[me]->set(std::vector<float>(kLong, -1));
+      ASSERT_TUTTI(tuttiGroupStart());
+      EXPECT_EQ(tuttiSend(ins[me]->get(), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+      EXPECT_EQ(tuttiRecv(outs[me]->get(), count, tuttiFloat32, 1 - rank, comm, stream), tuttiSuccess);
+      ASSERT_TUTTI(tuttiGroupEnd());
+      own.stream.synchronize();
+      const std::vector<float> got = outs[me]->floats(kLong);
+      EXPECT_TRUE(std::equal(got.begin(), got.begin() + static_cast<ptrdiff_t>(count), values.begin())) << count;
+      EXPECT_EQ(std::count(got.begin(), got.end(), -1), static_cast<ptrdiff_t>(kLong - count));
+    }
+  });
+}
+
+/// One thread, four communicators: what ncclCommInitAll's users do.
+TEST_F(DriverRules, OneThreadDrivesFourRanks) {
+  use_gpu(0);
+  std::vector<tuttiComm_t> comms(4);
+  ASSERT_TUTTI(tuttiCommInitAll(comms.data(), 4));
+  std::vector<std::unique_ptr<Own>> owns;
+  for (size_t i = 0; i < comms.size(); ++i) owns.push_back(std::make_unique<Own>());
+  const uint64_t before = draining_calls();
+  for (const size_t count : {size_t{2}, kCount, size_t{3000}}) {
+    for (int turn = 0; turn < 2; ++turn) {
+      ASSERT_TUTTI(tuttiGroupStart());
+      for (size_t i = 0; i < comms.size(); ++i) {
+        const tuttiStream_t stream = owns[i]->stream.handle();
+        EXPECT_EQ(tuttiAllReduce(owns[i]->input(), owns[i]->output(), count, tuttiFloat32, tuttiSum, comms[i], stream),
+                  tuttiSuccess);
+        const int next = static_cast<int>((i + 1) % 4), last = static_cast<int>((i + 3) % 4);
+        EXPECT_EQ(tuttiSend(owns[i]->input(), count, tuttiFloat32, next, comms[i], stream), tuttiSuccess);
+        EXPECT_EQ(tuttiRecv(owns[i]->output(), count, tuttiFloat32, last, comms[i], stream), tuttiSuccess);
+      }
+      ASSERT_TUTTI(tuttiGroupEnd());
+    }
+  }
+  EXPECT_EQ(draining_calls(), before);
+  for (const auto& own : owns) own->stream.synchronize();
+  run_ranks(4, [&](int rank) { EXPECT_EQ(tuttiCommDestroy(comms[static_cast<size_t>(rank)]), tuttiSuccess); });
+}
+
+/// Thousands of calls ahead of a peer that comes late: the caller waits in the library, and other ranks go on.
+TEST_F(DriverRules, ARankThatIsFarAheadWaits) {
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (int i = 0; i < 1500; ++i) {
+      ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), 2, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+    }
+  });
+}
+
+// ---- memory
+
+/// One range of addresses, mapped piece by piece; `pieces` of them.
+class MappedBuffer {
+ public:
+  explicit MappedBuffer(size_t pieces) : bytes_((pieces + 1) * kHandle) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    EXPECT_EQ(cuMemAddressReserve(&at_, bytes_, 0, 0, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < pieces; ++i) {
+      CUmemGenericAllocationHandle handle = 0;
+      EXPECT_EQ(cuMemCreate(&handle, kHandle, &properties, 0), CUDA_SUCCESS);
+      EXPECT_EQ(cuMemMap(at_ + i * kHandle, kHandle, 0, handle, 0), CUDA_SUCCESS);
+      EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    }
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT_EQ(cuMemSetAccess(at_, pieces * kHandle, &access, 1), CUDA_SUCCESS);
+    mapped_ = pieces * kHandle;
+  }
+  ~MappedBuffer() {
+    cuMemUnmap(at_, mapped_);
+    cuMemAddressFree(at_, bytes_);
+  }
+  MappedBuffer(const MappedBuffer&) = delete;
+  MappedBuffer& operator=(const MappedBuffer&) = delete;
+  void* get() const { return reinterpret_cast<void*>(at_); }
+
+ private:
+  const size_t bytes_;
+  size_t mapped_ = 0;
+  CUdeviceptr at_ = 0;
+};
+
+/// As PyTorch's expandable segments.
+TEST_F(DriverRules, ABufferOfSeveralHandlesIsOneBuffer) {
+  const MappedBuffer in(3), out(3);
+  const std::array<const MappedBuffer*, 2> buffers{&in, &out};
+  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
+    const size_t count = 3 * kHandle / 4;
+    void* const data = buffers[static_cast<size_t>(rank)]->get();
+    cuda::Device::get(0).stream().zero(reinterpret_cast<CUdeviceptr>(data), 3 * kHandle);
+    meet();
+    ASSERT_TUTTI(tuttiBroadcast(data, data, count, tuttiFloat32, 0, comm, own.stream.handle()));
+    EXPECT_EQ(tuttiBroadcast(data, data, count + 1, tuttiFloat32, 0, comm, own.stream.handle()), tuttiInvalidArgument);
+    expect_contains(tuttiGetLastError(), "has 6291460 bytes, and its allocation ends after 6291456");
+  });
+}
+
+TEST_F(DriverRules, ABufferOfAPoolIsABuffer) {
+  each_rank([](int, tuttiComm_t comm, const Own& own) {
+    CUdeviceptr data = 0;
+    ASSERT_EQ(cuMemAllocAsync(&data, 4000, own.stream.get()), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD32Async(data, 0x3F800000, 1000, own.stream.get()), CUDA_SUCCESS);
+    float* const floats = reinterpret_cast<float*>(data);
+    ASSERT_TUTTI(tuttiAllReduce(floats, floats, 1000, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+    ASSERT_EQ(cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(own.out.get()), data, 4000, own.stream.get()),
+              CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(data, own.stream.get()), CUDA_SUCCESS);
+    own.stream.synchronize();
+    EXPECT_EQ(own.out.floats(1000), std::vector<float>(1000, 2));
+  });
+}
+
+// ---- streams
+
+class GreenContext {
+ public:
+  explicit GreenContext(unsigned multiprocessors) {
+    CUdevResource all{}, some{};
+    unsigned groups = 1;
+    CUdevResourceDesc descriptor = nullptr;
+    EXPECT_EQ(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevSmResourceSplitByCount(&some, &groups, &all, nullptr, 0, multiprocessors), CUDA_SUCCESS);
+    EXPECT_EQ(cuDevResourceGenerateDesc(&descriptor, &some, 1), CUDA_SUCCESS);
+    EXPECT_EQ(cuGreenCtxCreate(&context_, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM), CUDA_SUCCESS);
+    EXPECT_EQ(cuGreenCtxStreamCreate(&stream_, context_, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  }
+  tuttiStream_t stream() const { return reinterpret_cast<tuttiStream_t>(stream_); }
+  void synchronize() const { EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS); }
+
+ private:
+  CUgreenCtx context_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+/// Calls on streams of a green context and of the primary one follow each other.
+TEST_F(DriverRules, AStreamOfAGreenContextRunsCalls) {
+  for (auto& own : owns_) own->in.set(std::vector<float>(kCount, 1));
+  const std::array<GreenContext, 2> greens{GreenContext(2), GreenContext(2)};
+  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
+    const GreenContext& green = greens[static_cast<size_t>(rank)];
+    for (int turn = 0; turn < 3; ++turn) {
+      ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), kCount, tuttiFloat32, tuttiSum, comm, green.stream()));
+      ASSERT_TUTTI(
+          tuttiAllReduce(own.output(), own.output(), kCount, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+    }
+    ASSERT_TUTTI(tuttiAllReduce(own.output(), own.output(), 4, tuttiFloat32, tuttiSum, comm, green.stream()));
+    green.synchronize();
+    own.stream.synchronize();
+    EXPECT_EQ(own.out.floats(4), std::vector<float>(4, 8));
+    EXPECT_EQ(own.out.floats(kCount).back(), 4);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

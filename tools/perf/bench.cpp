@@ -69,6 +69,7 @@ RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::
   gpu_.emplace();
   first_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
   second_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
+  comm_.barrier();  // the driver may let who allocates wait for kernels of the process, and they for this rank
 }
 
 std::byte* RankBench::address(const Place& place) const {
@@ -188,8 +189,8 @@ double RankBench::time_of_all(const std::vector<double>& times) const {
 double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
   run_calls(row, op, options_.warmup);
   synchronize();
-  comm_.barrier();
   if (options_.graphs > 0) gpu_->capture([&] { run_calls(row, op, options_.iterations); });
+  comm_.barrier();  // for graphs, also as above: their making may wait for kernels
   const auto start = std::chrono::steady_clock::now();
   options_.graphs > 0 ? gpu_->replay(options_.graphs) : run_calls(row, op, options_.iterations);
   synchronize();
@@ -213,6 +214,7 @@ uint64_t RankBench::check_once(const PerfRow& row, bool in_place, uint64_t seed)
   upload();
   if (options_.graphs > 0) {
     gpu_->capture([&] { call(row, op.get()); });
+    comm_.barrier();
     gpu_->replay(in_place ? 1 : options_.graphs);  // in place each call's output is the next one's input
   } else {
     call(row, op.get());

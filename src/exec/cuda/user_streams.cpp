@@ -30,13 +30,15 @@ UserStreams::UserStreams(const tutti::cuda::Device& device) : device_(device) {
   events_[device.context()] = {new_event(), new_event()};
 }
 
-UserStreams::~UserStreams() try {
-  const WithContext with(device_.context());
-  for (const auto& [context, events] : events_) {
-    driver().cuEventDestroy(events.last);
-    driver().cuEventDestroy(events.order);
+UserStreams::~UserStreams() {
+  try {
+    const WithContext with(device_.context());
+    for (const auto& [context, events] : events_) {
+      driver().cuEventDestroy(events.last);
+      driver().cuEventDestroy(events.order);
+    }
+  } catch (const Error&) {  // the driver has gone already: the process ends
   }
-} catch (const Error&) {  // the driver has gone already: the process ends
 }
 
 CUcontext UserStreams::context_of(CUstream stream) const {

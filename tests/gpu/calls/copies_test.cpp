@@ -88,6 +88,7 @@ void each_rank(int ranks, const std::function<void(CopyRank&)>& body,
     tuttiComm_t comm = nullptr;
     ASSERT_EQ(tuttiCommInitRank(&comm, ranks, id, rank), tuttiSuccess) << tuttiGetLastError();
     CopyRank mine(rank, ranks, comm);  // its memory is freed when no rank waits any more: that waits for the GPU
+    meet();
     body(mine);
     const tuttiResult_t ended = tuttiCommDestroy(comm);
     EXPECT_EQ(ended, at_the_end.value_or(ended)) << "rank " << rank << ": " << tuttiGetLastError();
@@ -133,6 +134,7 @@ TEST_P(DeviceCopies, AreRightInAThousandReplays) {
   const uint64_t before = kernels_run();
   each_rank(3, [](const CopyRank& mine) {
     const Graph graph(mine.stream, [&] { mine.must_call(GetParam()); });
+    meet();
     for (int turn = 0; turn < 10; ++turn) {
       mine.fill(turn, GetParam());
       for (int i = 0; i < 100; ++i) graph.launch(mine.stream);
@@ -149,9 +151,11 @@ TEST_P(DeviceCopies, OneRankReplaysWhileAnotherCalls) {
     mine.fill(1, GetParam());
     if (mine.rank == 0) {
       const Graph graph(mine.stream, [&] { mine.must_call(GetParam()); });
+      meet();
       for (int i = 0; i < kCalls; ++i) graph.launch(mine.stream);
       mine.stream.synchronize();
     } else {
+      meet();
       for (int i = 0; i < kCalls; ++i) mine.must_call(GetParam());
       mine.stream.synchronize();
     }
@@ -185,6 +189,7 @@ TEST_P(DeviceCopies, AreOrderedWithKernels) {
 TEST(CopiesOfBothKinds, FollowEachOther) {
   each_rank(4, [](const CopyRank& mine) {
     const Blocks second(mine.rank, mine.ranks);
+    meet();
     for (int turn = 0; turn < 20; ++turn) {
       mine.fill(turn, true);
       second.fill(turn, false, mine.stream);
@@ -219,6 +224,7 @@ TEST_P(DeviceCopies, AMismatchOfReplaysIsFound) {
         mine.fill(1, GetParam());
         const Graph right(mine.stream, [&] { mine.must_call(GetParam()); });
         const Graph wrong(mine.stream, [&] { mine.must_call(!GetParam()); });
+        meet();
         right.launch(mine.stream);
         mine.stream.synchronize();
         mine.expect(1, GetParam());
@@ -295,6 +301,7 @@ TEST_P(DeviceCopies, OfAGraphThatOutlivesItsCommunicatorEnd) {
                            : tuttiAllToAll(in, out, kCount, tuttiFloat32, comm, streams[i]->handle()),
                 tuttiSuccess);
     });
+    meet();
     graphs[i]->launch(*streams[i]);
     streams[i]->synchronize();
   });

@@ -43,18 +43,21 @@ class Direct : public testing::TestWithParam<uint64_t> {
     out_ = std::make_unique<OutRelay>(std::move(from), writing_->transport->connect_out(1, 0, soon));
     const link::InLink network = reading_->transport->connect_in(0, 0, soon);
     in_ = std::make_unique<InRelay>(std::move(to), network,
-                                    network.keeps_posted ? memory(*reading_, MemoryUse::Read) : nullptr);
+                                    network.keeps_posted ? std::make_unique<RelayMemory>(gpu(), slot()) : nullptr);
     sender_ = out_->device_end();
     receiver_ = in_->device_end();
   }
   ~Direct() override { test::fake_nic_rules() = {}; }
 
   static uint64_t slot() { return GetParam(); }
+  static const cuda::CudaGpu& gpu() {
+    static const cuda::CudaGpu kGpu(device());
+    return kGpu;
+  }
   static std::unique_ptr<RelayMemory> memory(const test::TestRank& rank, MemoryUse use) {
     const bool direct = rank.transport->direct_above().has_value();
-    static const cuda::CudaGpu kGpu(device());
-    auto made =
-        std::make_unique<RelayMemory>(kGpu, slot(), direct ? RelayMemory::Slots::OnDevice : RelayMemory::Slots::OnHost);
+    auto made = std::make_unique<RelayMemory>(gpu(), slot(),
+                                              direct ? RelayMemory::Slots::OnDevice : RelayMemory::Slots::OnHost);
     made->register_with(*rank.transport, use);
     return made;
   }

@@ -25,6 +25,7 @@ void each_rank(int ranks, tuttiResult_t at_the_end, const std::function<void(int
       [&](int rank, tuttiComm_t comm) {
         use_gpu(0);
         DeviceRank mine;
+        meet();
         body(rank, comm, mine);
       },
       at_the_end);
@@ -48,6 +49,7 @@ TEST(DeviceFailures, AMismatchInTheLastReplayIsToldByDestroy) {
     each_rank(2, tuttiMismatch, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
       const Graph graphs[] = {{mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess); }},
                               {mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 16), tuttiSuccess); }}};
+      meet();
       graphs[rank].launch(mine.stream);
       mine.stream.synchronize();
     });

@@ -30,6 +30,7 @@ std::array<End, 2> call_until_it_fails(bool one_gpu) {
     ASSERT_EQ(tuttiCommInitRank(&comm, 2, id, rank), tuttiSuccess) << tuttiGetLastError();
     const GpuBuffer in(kCount * 4), out(kCount * 4);
     const GpuStream stream;
+    meet();
     tuttiResult_t result = tuttiSuccess;
     while (result == tuttiSuccess) {
       if (tuttiAllReduce(in.get(), out.get(), kCount, tuttiFloat32, tuttiSum, comm, stream.handle()) != tuttiSuccess)

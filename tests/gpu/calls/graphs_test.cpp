@@ -28,9 +28,11 @@ TEST(DeviceGraphs, OneRankReplaysWhileAnotherCalls) {
     constexpr int kCalls = 20;
     if (rank == 0) {
       const Graph graph(stream, call);
+      meet();
       for (int i = 0; i < kCalls; ++i) graph.launch(stream);
       stream.synchronize();
     } else {
+      meet();
       for (int i = 0; i < kCalls; ++i) call();
       stream.synchronize();
     }
@@ -57,6 +59,7 @@ TEST(DeviceGraphs, OutliveTheirCommunicator) {
     Rank& own = ranks[static_cast<size_t>(rank)];
     own.in.set(std::vector<float>(kCount, 1.0F));
     own.graph.emplace(own.stream, [&] { call(own, comm); });
+    meet();
     own.graph->launch(own.stream);
     own.stream.synchronize();
     expect_all(own.out, 2);

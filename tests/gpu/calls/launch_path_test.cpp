@@ -137,6 +137,7 @@ TEST(LaunchPath, AllocatesNothingAndMakesNoSystemCall) {
     use_gpu(0);
     const GpuBuffer in(1 << 20), out(1 << 20);
     const GpuStream stream;
+    meet();
     for (const size_t elements : {size_t{2}, size_t{20000}, size_t{1} << 18}) {
       const auto call = [&] {
         ASSERT_EQ(tuttiAllReduce(in.get(), out.get(), elements, tuttiFloat32, tuttiSum, comm, stream.handle()),
@@ -168,6 +169,7 @@ TEST(LaunchPath, AsksTheDriverForOneLaunchAndNeverToWait) {
     use_gpu(0);
     const GpuBuffer in(1 << 20), out(1 << 20);
     const GpuStream stream;
+    meet();
     const auto calls = [&](int times) {
       for (int i = 0; i < times; ++i) {
         ASSERT_EQ(tuttiAllReduce(in.get(), out.get(), i % 2 == 0 ? 4 : 1 << 18, tuttiFloat32, tuttiSum, comm,

@@ -56,6 +56,7 @@ void each_rank(int ranks, const std::function<void(SwitchRank&)>& body,
     tuttiComm_t comm = nullptr;
     ASSERT_EQ(tuttiCommInitRank(&comm, ranks, id, rank), tuttiSuccess) << tuttiGetLastError();
     SwitchRank mine(rank, ranks, comm);  // its memory is freed when no rank waits any more: that waits for the GPU
+    meet();
     body(mine);
     const tuttiResult_t ended = tuttiCommDestroy(comm);
     EXPECT_EQ(ended, at_the_end.value_or(ended)) << "rank " << rank << ": " << tuttiGetLastError();
@@ -90,6 +91,7 @@ TEST(Multimem, IsMixedWithCallsThatLanesRun) {
 TEST(Multimem, IsRightInAThousandReplays) {
   each_rank(3, [](const SwitchRank& mine) {
     const Graph graph(mine.stream, [&] { mine.must_call(); });
+    meet();
     for (int turn = 0; turn < 10; ++turn) {
       mine.fill(turn);
       for (int i = 0; i < 100; ++i) graph.launch(mine.stream);
@@ -105,9 +107,11 @@ TEST(Multimem, OneRankReplaysWhileAnotherCalls) {
     mine.fill(1);
     if (mine.rank == 0) {
       const Graph graph(mine.stream, [&] { mine.must_call(); });
+      meet();
       for (int i = 0; i < kCalls; ++i) graph.launch(mine.stream);
       mine.stream.synchronize();
     } else {
+      meet();
       for (int i = 0; i < kCalls; ++i) mine.must_call();
       mine.stream.synchronize();
     }
@@ -122,6 +126,7 @@ TEST(Multimem, CallsOfOtherLengthsFollowEachOther) {
       mine.must_call();
       EXPECT_EQ(mine.call(40000), tuttiSuccess);
     });
+    meet();
     for (int turn = 0; turn < 20; ++turn) {
       mine.fill(turn);
       EXPECT_EQ(mine.call(9), tuttiSuccess);
@@ -145,6 +150,7 @@ TEST(Multimem, TakesAnyBufferOfAnyLength) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{16385}, kMax}) {
       for (const size_t shift : {size_t{0}, size_t{1}, size_t{3}}) {  // elements
         const GpuBuffer in((kMax + 8) * 4), out((kMax + 8) * 4);
+        meet();
         const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(in.get()) + 4 * shift;
         const CUdeviceptr to = shift == 3 ? from : reinterpret_cast<CUdeviceptr>(out.get()) + 8;
         const std::vector<int32_t> values(count + kBeyond, mine.rank + 1);
@@ -188,6 +194,7 @@ TEST(Multimem, AMismatchOfReplaysIsFound) {
         mine.fill(1);
         const Graph right(mine.stream, [&] { mine.must_call(); });
         const Graph wrong(mine.stream, [&] { EXPECT_EQ(mine.call(kCount - 1), tuttiSuccess); });
+        meet();
         right.launch(mine.stream);
         mine.stream.synchronize();
         mine.expect_sum(1);
@@ -274,9 +281,11 @@ TEST(Multimem, AGraphThatOutlivesItsCommunicatorEnds) {
     };
     if (mine.rank == 0) {
       graph.emplace(stream, [&] { call(stream); });
+      meet();
       graph->launch(stream);
       stream.synchronize();
     } else {
+      meet();
       EXPECT_EQ(mine.call(1024), tuttiSuccess);
       mine.stream.synchronize();
     }
@@ -291,6 +300,7 @@ TEST(Multimem, OfASplitCommunicatorIsItsOwn) {
     tuttiComm_t half = nullptr;
     ASSERT_EQ(tuttiCommSplit(mine.comm, mine.rank / 2, mine.rank, &half), tuttiSuccess) << tuttiGetLastError();
     const SwitchRank part(mine.rank % 2, 2, half);
+    meet();
     for (int turn = 0; turn < 3; ++turn) {
       mine.fill(turn);
       part.fill(turn);

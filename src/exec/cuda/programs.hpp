@@ -1,5 +1,5 @@
-// Programs in the memory of the GPU: written there once, run by many launches. Their memory is reserved when the backend
-// is made.
+// Programs in the memory of the GPU: written there once, run by many launches. Their memory is reserved when the
+// backend is made.
 #pragma once
 
 #include <cstdint>

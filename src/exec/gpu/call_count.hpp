@@ -1,8 +1,9 @@
-// How far a rank is ahead of its GPU: calls that were enqueued and have not ended. Captured calls are not counted, since
-// a graph repeats them.
+// How far a rank is ahead of its GPU: calls that were enqueued and have not ended. Captured calls are not counted,
+// since a graph repeats them.
 //
 // A stream's queue holds some 1,000 launches, and the driver makes who launches one more wait, with locks that other
-// ranks of the process may need. So the library waits before: others go on, and a communicator that fails ends the wait.
+// ranks of the process may need. So the library waits before: others go on, and a communicator that fails ends the
+// wait.
 #pragma once
 
 #include <atomic>

@@ -1,10 +1,11 @@
-// Programs of sends, receives and vector calls for GPUs. What such calls move differs from call to call, and a program is
-// too long to be written to the GPU for each of them. So programs are made by *shape*: which transfers there are, from
-// and to whom, in which order; and each call tells its program, in TransferParts, where their bytes are and how many.
+// Programs of sends, receives and vector calls for GPUs. What such calls move differs from call to call, and a program
+// is too long to be written to the GPU for each of them. So programs are made by *shape*: which transfers there are,
+// from and to whom, in which order; and each call tells its program, in TransferParts, where their bytes are and how
+// many.
 //
-// In a program by shape each transfer has two instructions in each replica: messages of the greatest length, and a rest.
-// When a call begins, the kernel writes its lengths and addresses to them, and leaves out those that have nothing to do
-// (exec/cuda/transfers.hpp).
+// In a program by shape each transfer has two instructions in each replica: messages of the greatest length, and a
+// rest. When a call begins, the kernel writes its lengths and addresses to them, and leaves out those that have nothing
+// to do (exec/cuda/transfers.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // On a driver whose allocations wait for kernels and whose queues are bounded (FAKE_CUDA_RULES=drain,queue): no call
-// asks it for memory, however many are made, of whatever kind, without a synchronisation. And the kinds of memory and of
-// streams that frameworks use.
+// asks it for memory, however many are made, of whatever kind, without a synchronisation. And the kinds of memory and
+// of streams that frameworks use.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -65,7 +65,7 @@ struct Interpreter {
     if (group.leader()) {
       if (op.outs.begin != op.outs.end && !op.publishes_first) publish(rank, lane, op, slot);
       consume(rank, lane, op);
-      if (op.repeats == 1 || !repeats(rank, lane, op)) advance(lane);
+      if (op.repeats == 1 || !repeats(rank, lane, op)) advance(rank, lane);
     }
     group.sync();
     return Outcome::Progress;
@@ -99,11 +99,19 @@ struct Interpreter {
     return Outcome::Waiting;
   }
 
-  TUTTI_HD static void advance(LaneState& lane) {
+  TUTTI_HD static void advance(const RankState& rank, LaneState& lane) {
     lane.arrived = 0;
-    if (++lane.next != lane.end) return Memory::store_release(&lane.progress, lane.progress + 1);
+    if (++lane.next != lane.end) return tell_progress(rank, lane, lane.progress + 1);
     lane.next = nullptr;
-    Memory::store_release(&lane.progress, ++lane.round << 32);
+    tell_progress(rank, lane, ++lane.round << 32);
+  }
+
+  TUTTI_HD static void tell_progress(const RankState& rank, LaneState& lane, uint64_t progress) {
+    if constexpr (link::Fences<Memory>) {
+      Memory::store_progress(&lane.progress, progress, rank.watched);
+    } else {
+      Memory::store_release(&lane.progress, progress);
+    }
   }
 
   /// Prepares the instruction's next run; false if that was the last one.
@@ -130,7 +138,7 @@ struct Interpreter {
       const Instruction& op = *lane.next;
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane);
       if (!op.has_pieces && lane.round != 0) {
-        advance(lane);  // a message without pieces is sent once; others order rounds even when empty
+        advance(rank, lane);  // a message without pieces is sent once; others order rounds even when empty
         continue;
       }
       Outcome outcome = Outcome::Progress;
@@ -146,7 +154,7 @@ struct Interpreter {
     const Range ops = tables.lanes[lane.lane];
     if (ops.begin == ops.end) {
       lane.round = rank.rounds;
-      Memory::store_release(&lane.progress, lane.round << 32);
+      tell_progress(rank, lane, lane.round << 32);
       return Outcome::LaneDone;
     }
     if (!fence_open(rank, lane)) return wait(lane, Await::Round);
@@ -315,6 +323,20 @@ struct Interpreter {
       }
     }
     if (stage != nullptr && ++stage->next == stage->slots) stage->next = 0;
+    if constexpr (link::Fences<Memory>) commit(rank, lane, op);
+  }
+
+  /// One fence for all messages that have a descriptor.
+  TUTTI_HD static void commit(RankState& rank, const LaneState& lane, const Instruction& op) {
+    bool fenced = false;
+    TUTTI_HD_ROLLED
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const Out& to = lane.tables->outs[i];
+      if (is_flagged(to.delivery)) continue;
+      if (!fenced) Memory::fence();
+      fenced = true;
+      Wire::commit(rank.out[to.link]);
+    }
   }
 
   TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Instruction& op) {

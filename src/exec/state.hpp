@@ -100,6 +100,7 @@ struct RankState {
   uint64_t scratch_bytes = 0;  ///< of one version
   bool offers = false;         ///< some instruction offers a destination
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
+  bool watched = true;         ///< some lane may wait for another's progress
   uint64_t advance_bytes = 0;  ///< by which a round advances input and output
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
   const link::SharedRegion* shared[3] = {&link::kNoRegion, &link::kNoRegion,

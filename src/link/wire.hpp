@@ -7,6 +7,9 @@
 // `Memory` loads and stores one 8-byte word on this kind of processor:
 //   load(p) (relaxed), load_acquire(p), store_release(p, value), claim(p) (true for the first of all callers),
 //   prefetch(p), prefetch_for_writing(p); see host_memory.hpp.
+// Where a store with release costs as much as a fence (GPUs), Memory has fence() too, and one of these orders all that
+// an instruction publishes: a message's descriptor is filled, but for its sequence, and commit() stores that after the
+// fence. Then store_ordered(p, value) is a store that something else orders: a fence, or a barrier.
 #pragma once
 
 #include "base/hd.hpp"
@@ -27,6 +30,11 @@ enum class Poll : uint8_t {
   Empty,  ///< the message has not come yet
   Ready,
   Bad  ///< the slot holds what no writer of this library writes; the header holds a copy
+};
+
+template <class Memory>
+concept Fences = requires {
+  Memory::fence();
 };
 
 template <class Memory>
@@ -59,7 +67,11 @@ struct SlotWire {
     ++in.next;
     if (arrival.where == Where::Inline && in.next - in.published < kCapacity / 2) return;
     in.published = in.next;
-    Memory::store_release(in.consumed, in.next);
+    if constexpr (Fences<Memory>) {
+      Memory::store_ordered(in.consumed, in.next);  // by the barrier that all who read the payload have passed
+    } else {
+      Memory::store_release(in.consumed, in.next);
+    }
   }
 
   /// Is there a slot for another message? Loads the reader's counter only if the cached value does not suffice.
@@ -116,6 +128,11 @@ struct SlotWire {
   TUTTI_HD static bool broken(const OutLink& out) {
     const uint64_t consumed = Memory::load(out.consumed);
     return consumed != kClosed && consumed - out.acked > out.next - out.acked;
+  }
+
+  /// Where Memory has fences: the last message that was published, which a fence has followed, can be seen.
+  TUTTI_HD static void commit(OutLink& out) {
+    Memory::store_ordered(&slot(out.ring, out.next - 1)->sequence, out.next);
   }
 
   /// Needs can_publish(). `length` ≤ kInlineBytes.
@@ -179,7 +196,9 @@ struct SlotWire {
   TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
     to->tag = tag << 16 | static_cast<uint64_t>(where);
     to->length = length;
-    Memory::store_release(&to->sequence, ++out.next);
+    ++out.next;
+    if constexpr (Fences<Memory>) return;
+    Memory::store_release(&to->sequence, out.next);
     Memory::prefetch_for_writing(
         slot(out.ring, out.next));  // the reader's core has held this line since it read the last message there
   }

@@ -134,7 +134,11 @@ ON_FAKE(FakeSymbols, areFoundByNameAndCounted, "") {
   EXPECT_EQ(found, reinterpret_cast<void*>(&cuGraphInstantiate));
   CHECK_CUDA(cuGetProcAddress("cuMulticastBindAddr", &found, CUDA_VERSION, 0, &status));
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-  CHECK_CUDA(cuGetProcAddress("cuStreamGetCaptureInfo", &found, 11030, 0, &status));
+  void *form = nullptr, *later = nullptr;
+  CHECK_CUDA(cuGetProcAddress("cuStreamGetCaptureInfo", &form, 12020, 0, &status));
+  CHECK_CUDA(cuGetProcAddress("cuStreamGetCaptureInfo", &later, 12030, 0, &status));
+  EXPECT_TRUE(form != nullptr && later != nullptr && form != later);
+  CHECK_CUDA(cuGetProcAddress("cuStreamGetCaptureInfo", &found, 11020, 0, &status));
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
   Gpu gpu;
   device_memory(1);

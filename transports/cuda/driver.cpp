@@ -10,6 +10,8 @@ namespace tutti::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
+constexpr int kForms = 12040;        // of CUDA 12.4: R550
+constexpr int kCaptureForm = 11030;  // Driver::cuStreamGetCaptureInfo
 
 /// The driver, or why there is none.
 struct Loaded {
@@ -21,17 +23,18 @@ std::string load(Driver& driver) {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed: it does not support that
   if (library == nullptr) return fmt::format("NVIDIA's driver is not installed: {}", ::dlerror());
   const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
-  if (find == nullptr) return "NVIDIA's driver is too old: version 525 (CUDA 12) is the oldest that is used";
+  if (find == nullptr) return "NVIDIA's driver is too old: version 550 (CUDA 12.4) is the oldest that is used";
   std::string missing;
-  const auto resolve = [&](const char* name, auto& function) {
+  const auto resolve = [&](const char* name, auto& function, int form = kForms) {
     void* found = nullptr;
     CUdriverProcAddressQueryResult why{};
-    const CUresult result = find(name, &found, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &why);
+    const CUresult result = find(name, &found, form, CU_GET_PROC_ADDRESS_DEFAULT, &why);
     if (result != CUDA_SUCCESS || found == nullptr) missing = name;
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
   };
 #define TUTTI_CUDA_RESOLVE(name) resolve(#name, driver.name);
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_RESOLVE)
+  resolve("cuStreamGetCaptureInfo", driver.cuStreamGetCaptureInfo, kCaptureForm);
   const std::string needed = std::exchange(missing, "");
   TUTTI_CUDA_OPTIONAL_FUNCTIONS(TUTTI_CUDA_RESOLVE)
 #undef TUTTI_CUDA_RESOLVE

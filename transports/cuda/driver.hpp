@@ -7,8 +7,8 @@
 
 namespace tutti::cuda {
 
-/// The functions that are used: X(name). cuda.h renames some to their newest version; the driver is asked for the name
-/// and for the version of cuda.h.
+/// The functions that are used: X(name). cuda.h renames some to their newest form. The driver is asked for the form that
+/// CUDA 12.4 has, whatever cuda.h is of, so that drivers from then on have it.
 #define TUTTI_CUDA_FUNCTIONS(X)                  \
   X(cuInit)                                      \
   X(cuDriverGetVersion)                          \
@@ -34,7 +34,6 @@ namespace tutti::cuda {
   X(cuStreamQuery)                               \
   X(cuStreamGetCtx)                              \
   X(cuStreamWaitEvent)                           \
-  X(cuStreamGetCaptureInfo)                      \
   X(cuStreamBatchMemOp)                          \
   X(cuThreadExchangeStreamCaptureMode)           \
   X(cuEventCreate)                               \
@@ -92,6 +91,9 @@ struct Driver {
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_POINTER)
   TUTTI_CUDA_OPTIONAL_FUNCTIONS(TUTTI_CUDA_POINTER)
 #undef TUTTI_CUDA_POINTER
+  /// As CUDA 11.3 to 12.2 call it; cuda.h may have a later form, with the kinds of edges.
+  CUresult (*cuStreamGetCaptureInfo)(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                     const CUgraphNode** dependencies, size_t* count) = nullptr;
 
   /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
   std::string describe(CUresult result) const;

@@ -79,12 +79,26 @@ struct SystemMemory {
   TUTTI_DEVICE static void prefetch_for_writing(const void*) {}
 };
 
+/// The words of messages in slots: one fence orders all that an instruction publishes.
+struct SlotMemory : SystemMemory {
+  TUTTI_DEVICE static void fence() { ptx::fence<ptx::Scope::System>(); }
+  TUTTI_DEVICE static void store_ordered(uint64_t* at, uint64_t value) {
+    ptx::store_ordered<ptx::Scope::System>(at, value);
+  }
+  /// Lanes of a replica may run in other blocks of this GPU.
+  TUTTI_DEVICE static void store_progress(uint64_t* at, uint64_t value, bool watched) {
+    if (!watched) return ptx::store_relaxed<ptx::Scope::Device>(at, value);
+    ptx::fence<ptx::Scope::Device>();
+    ptx::store_ordered<ptx::Scope::Device>(at, value);
+  }
+};
+
 using Ll = link::LlWire<SystemMemory>;
 using Ll128 = link::Ll128Wire<SystemMemory>;
 
 /// Links in lines and others. A link has one form.
-struct MixedWire : link::SlotWire<SystemMemory> {
-  using Ring = link::SlotWire<SystemMemory>;
+struct MixedWire : link::SlotWire<SlotMemory> {
+  using Ring = link::SlotWire<SlotMemory>;
   static constexpr bool kLines = true;
 
   TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
@@ -136,6 +150,6 @@ struct ShortWire {
 template <gpu::KernelKind kKind>
 using BlockWire =
     std::conditional_t<kKind == gpu::KernelKind::Short, ShortWire,
-                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, link::SlotWire<SystemMemory>>>;
+                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, link::SlotWire<SlotMemory>>>;
 
 }  // namespace tutti::exec::cuda

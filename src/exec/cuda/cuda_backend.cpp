@@ -129,7 +129,7 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   const UserStream on = streams_.get(static_cast<CUstream>(binding.stream));
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUgraph graph = nullptr;
-  check(driver().cuStreamGetCaptureInfo(on.stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+  check(driver().cuStreamGetCaptureInfo(on.stream, &status, nullptr, &graph, nullptr, nullptr),
         "the stream cannot be used");
   const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (!captured) streams_.follow_last(on);  // a graph's calls are ordered by who launches it
@@ -262,7 +262,7 @@ void CudaBackend::check_stream(void* handle) {
   const WithContext with(device_.context());
   streams_.check(stream);
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, nullptr);
+  const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr);
   if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
     throw_error(Code::InvalidUsage, "the stream's capture was invalidated by an earlier call that cannot be captured");
   }

@@ -68,6 +68,7 @@ struct BlockRuntime {
   void (*pause)();                                                         ///< others run first
   void (*step)();                                                          ///< others may run first
   void (*trap)();                                                          ///< does not return
+  void (*fence)(bool of_system);                                           ///< counts
   void* (*shared)(const void* key, size_t bytes, size_t alignment);        ///< the block's variable called `key`
   /// The places that a multicast address stands for, and how many they are.
   uint32_t (*multicast)(const void* address, size_t bytes, void** places);
@@ -252,6 +253,25 @@ TUTTI_DEVICE void store_relaxed(Word* at, std::type_identity_t<Word> value) {
 template <Scope scope = Scope::System, class Word>
 TUTTI_DEVICE void store_release(Word* at, std::type_identity_t<Word> value) {
   TUTTI_WORD_ACCESS(store_release, host::word(at).store(value, std::memory_order_release), at, value)
+}
+/// All that this thread wrote and read before, and what others did before a barrier with it, comes before what it does
+/// afterwards, to whom the scope names. (To twins fences are nothing: the stores that follow release.)
+template <Scope scope = Scope::System>
+TUTTI_DEVICE void fence() {
+#if defined(__CUDACC__)
+  if constexpr (scope == Scope::System) {
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+  } else {
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+  }
+#else
+  host::runtime->fence(scope == Scope::System);
+#endif
+}
+/// A store that a fence orders after what came before it, or a barrier after what was read before that.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE void store_ordered(Word* at, std::type_identity_t<Word> value) {
+  TUTTI_WORD_ACCESS(store_relaxed, host::word(at).store(value, std::memory_order_release), at, value)
 }
 /// The former value. It orders nothing.
 template <Scope scope = Scope::System, class Word>

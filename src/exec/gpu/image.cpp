@@ -105,6 +105,15 @@ std::vector<uint32_t> firsts_of(const WindowProgram& window) {
   return firsts;
 }
 
+/// Does a lane wait for another?
+bool is_watched(const Program& program) {
+  const auto waits = [](const Instruction& op) { return op.after_lane != kNone; };
+  const auto any = [&](const WindowProgram& window) {
+    return std::any_of(window.ops.begin(), window.ops.end(), waits);
+  };
+  return program.fenced || any(program.full) || any(program.last);
+}
+
 uint64_t scratch_of(const Program& program) { return aligned(program.scratch_bytes * kScratchVersions); }
 
 uint64_t workspace_of_replica(const Program& program) {
@@ -155,6 +164,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     state.versions = kScratchVersions;
     state.scratch_bytes = program.scratch_bytes;
     state.fenced = program.fenced;
+    state.watched = is_watched(program);
     state.advance_bytes = program.window_bytes * program.width;
     state.bases[2] = workspace;
     state.out = around.out;

@@ -6,8 +6,9 @@ For each GPU that the fatbin holds code for, and each kernel:
   - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines.
 
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
-acquires or releases is loaded or stored at system scope, with the fence that this takes. Those of short calls, all in
-lines (tutti_short_*), have no fence.
+acquires or releases is loaded or stored at system scope, with the fence that this takes, and there is no other fence of
+the system but those that order what an instruction publishes: one for all its messages. Those of short calls, all in lines
+(tutti_short_*), have no fence.
 
 Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
 instructions alone, and order these with others by fence.proxy.alias.
@@ -64,7 +65,7 @@ def by_function(listing, begins):
 def accesses(ptx):
     """How often the source acquires and releases at system scope, by kernel."""
     kernels = by_function(ptx, r"^\.(?:visible|weak)? *\.entry (\w+)")
-    return {name: {**{kind: len(re.findall(rf"\b{kind}\.sys\b", text)) for kind in ("ld.acquire", "st.release")},
+    return {name: {**{kind: len(re.findall(rf"\b{kind}\.sys\b", text)) for kind in ("ld.acquire", "st.release", "fence.acq_rel")},
                    **{kind: text.count(kind) for kind in ("multimem.ld_reduce", "multimem.st", "fence.proxy.alias")}}
             for name, text in kernels.items()}
 
@@ -104,7 +105,9 @@ def wrong_with(name, code, registers, source):
             (acquires > 0 and releases > 0, "no flags"),
             (loads >= acquires, f"{loads} strong loads for {acquires} that acquire"),
             (stores >= releases, f"{stores} strong stores for {releases} that release"),
-            (fences >= releases, f"{fences} fences of the system for {releases} stores that release"),
+            (0 < source["fence.acq_rel"] <= 2, f"{source['fence.acq_rel']} fences: before an instruction's moves, or after them"),
+            (fences == releases + source["fence.acq_rel"],
+             f"{fences} fences of the system for {releases} stores that release and {source['fence.acq_rel']} fences"),
             (invalidates >= acquires, f"{acquires} loads acquire, {invalidates} let go of stale lines"),
         ]
     return [text for good, text in wants if not good]

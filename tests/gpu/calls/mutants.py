@@ -32,7 +32,7 @@ MUTANTS = [
     ("the window of the next round takes the place of this one's", "src/exec/compile/multimem_steps.hpp",
      " + round % kMultimemSlots) * slot", ") * slot", "nvls", "all_reduce", False),
     ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "nvls", "all_reduce", False),
-    ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    ptx::store_release<ptx::Scope::System>(at, value);\n",
+    ("a descriptor is stored without a fence", "src/exec/cuda/block.hpp", "    ptx::store_ordered<ptx::Scope::System>(at, value);\n",
      "    ptx::store_relaxed<ptx::Scope::System>(at, value);\n", "slots", "all_reduce", True),
     ("a descriptor is loaded without acquire", "src/exec/cuda/block.hpp", "{ return ptx::load_acquire<ptx::Scope::System>(at); }",
      "{ return ptx::load_relaxed<ptx::Scope::System>(at); }", "slots", "all_reduce", True),

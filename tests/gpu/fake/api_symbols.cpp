@@ -9,12 +9,12 @@
 namespace fake {
 namespace {
 
-/// Entry points whose older forms have other parameters; here is the newest only.
+/// Entry points whose older forms have other parameters, and are not here.
 struct Since {
   const char* name;
   int version;
 };
-constexpr Since kSince[] = {{"cuStreamGetCaptureInfo", 12030}, {"cuStreamUpdateCaptureDependencies", 12030}};
+constexpr Since kSince[] = {{"cuStreamGetCaptureInfo", 11030}, {"cuStreamUpdateCaptureDependencies", 12030}};
 
 /// The newest form of an entry point, by the name that it has without a version.
 void* find_symbol(const std::string& name) {
@@ -100,6 +100,9 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   CUdriverProcAddressQueryResult answer = CU_GET_PROC_ADDRESS_SUCCESS;
   const bool hidden = std::strncmp(name, "cuMulticast", 11) == 0 && config().fails("no_multicast_api", 0);
   *function = hidden ? nullptr : find_symbol(name);
+  if (std::strcmp(name, "cuStreamGetCaptureInfo") == 0 && version >= 11030 && version < 12030) {
+    *function = find_symbol("cuStreamGetCaptureInfo_v2");
+  }
   for (const Since& one : kSince) {
     if (std::strcmp(one.name, name) == 0 && version < one.version) answer = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   }

@@ -146,6 +146,13 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, 
   });
 }
 
+/// The form of CUDA 11.3 to 12.2, which cuda.h may not have.
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                              CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
+  return call("cuStreamGetCaptureInfo", kContext,
+              [&](Call& one) { info(stream_of(one, handle), status, id, graph, dependencies, count); });
+}
+
 CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData*, size_t count,
                                            unsigned flags) {
   return call("cuStreamUpdateCaptureDependencies", kContext, [&](Call& one) {

@@ -139,6 +139,10 @@ void pause() {
 
 void trap() { fault(CUDA_ERROR_LAUNCH_FAILED, "the kernel ended itself"); }
 
+std::atomic<uint64_t> fences_of_device{0}, fences_of_system{0};
+
+void count_fence(bool of_system) { ++(of_system ? fences_of_system : fences_of_device); }
+
 void step() {
   GpuThread& thread = self();
   Grid& grid = thread.block.grid;
@@ -222,9 +226,14 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::ptx::host::BlockRuntime& block_runtime() {
-  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle, ballot,
-                                                       pause,      step,          trap,      shared,  multicast};
+  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp,   shuffle, ballot,   pause,
+                                                       step,       trap,          count_fence, shared,  multicast};
   return kRuntime;
 }
 
 }  // namespace fake
+
+/// How many fences of the system, or else of one device alone, kernels have made.
+extern "C" uint64_t fake_cuda_fences(int of_system) {
+  return of_system != 0 ? fake::fences_of_system : fake::fences_of_device;
+}

@@ -1,5 +1,6 @@
 // The protocol of messages in slots (link/wire.hpp), all interleavings: one rank pushes three messages to another. A
-// store becomes visible at any later moment, in any order with other stores; one with release, after all before it.
+// store becomes visible at any later moment, in any order with other stores; one with release, or one that a fence
+// orders, after all before it.
 // The code that runs is the library's; its memory is a model. (A descriptor's fields are plain stores, which the model
 // takes as done at once.)
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "link/wire.hpp"
@@ -57,6 +59,15 @@ struct Model {
 struct WithoutRelease : Model {
   static void store_release(uint64_t* at, uint64_t value) { delay(at, value, false); }
 };
+/// As GPUs order: by fences. `fenced`: the writer has made one since its last store.
+bool fenced = false;
+struct Fencing : Model {
+  static void fence() { fenced = true; }
+  static void store_ordered(uint64_t* at, uint64_t value) { delay(at, value, !writes || std::exchange(fenced, false)); }
+};
+struct WithoutFence : Fencing {
+  static void fence() {}
+};
 
 template <class Wire>
 std::string write(World& all) {
@@ -67,6 +78,10 @@ std::string write(World& all) {
     delay(push_slot(all.out), 100 + message, false);
   } else {
     Wire::publish_pushed(all.out, message, 8);
+    if constexpr (Fences<typename Wire::Words>) {
+      Wire::Words::fence();
+      Wire::commit(all.out);
+    }
   }
   ++all.writer;
   return "";
@@ -156,6 +171,10 @@ std::string explore() {
 }
 
 TEST(SlotsLitmus, DeliverInAllInterleavings) { EXPECT_EQ(explore<Model>(), ""); }
+
+TEST(SlotsLitmus, DeliverInAllInterleavingsByFences) { EXPECT_EQ(explore<Fencing>(), ""); }
+
+TEST(SlotsLitmus, AMissingFenceIsFound) { EXPECT_EQ(explore<WithoutFence>(), "a message before its bytes"); }
 
 TEST(SlotsLitmus, AMissingReleaseIsFound) { EXPECT_EQ(explore<WithoutRelease>(), "a message before its bytes"); }
 

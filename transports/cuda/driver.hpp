@@ -7,8 +7,8 @@
 
 namespace tutti::cuda {
 
-/// The functions that are used: X(name). cuda.h renames some to their newest form. The driver is asked for the form that
-/// CUDA 12.4 has, whatever cuda.h is of, so that drivers from then on have it.
+/// The functions that are used: X(name). cuda.h renames some to their newest form. The driver is asked for the form
+/// that CUDA 12.4 has, whatever cuda.h is of, so that drivers from then on have it.
 #define TUTTI_CUDA_FUNCTIONS(X)                  \
   X(cuInit)                                      \
   X(cuDriverGetVersion)                          \

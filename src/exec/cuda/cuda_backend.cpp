@@ -110,8 +110,8 @@ std::unique_ptr<Execution> CudaBackend::compile(const Direct& direct, const Redu
   auto made = std::make_unique<CudaExecution>(lower_direct(direct, me, ranks, traits));
   made->placed = programs_.transfers(direct, me, traits, reduction);
   gpu::LanesCall& call = made->placed.call;
-  call.items = call.lanes * gpu::width_of(direct, call.transfers.width);
-  made->parts = gpu::parts_of(direct);
+  made->parts = gpu::parts_of(direct, Programs::transfer_width());
+  call.items = call.lanes * gpu::width_of(made->parts);
   if (made->parts.size() > gpu::kNearParts) return made;
   std::copy(made->parts.begin(), made->parts.end(), call.transfers.near);
   made->parts.clear();

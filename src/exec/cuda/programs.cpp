@@ -74,7 +74,7 @@ Placed Programs::place(const Program& program, const std::string& type, const Re
                    .items = image.items,
                    .lanes = static_cast<uint32_t>(program.last.lanes.size()),
                    .window_bytes = program.window_bytes,
-                   .transfers = {.firsts = image.firsts, .width = program.width}},
+                   .transfers = {.firsts = image.firsts}},
           .kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, kind_of(program)),
           .memory = owner_of(block)};
 }
@@ -88,7 +88,7 @@ Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& tr
   }
   if (shapes_.size() == kMaxShapes) shapes_.pop_back();
   Program program = lower_direct(gpu::example_of(direct), rank, static_cast<Rank>(traits.size()), traits);
-  program.width = static_cast<uint32_t>(env().max_blocks);
+  program.width = transfer_width();
   for (;;) {
     try {
       Placed placed = place(program, word_of(1), reduction, true);
@@ -100,6 +100,8 @@ Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& tr
     }
   }
 }
+
+uint32_t Programs::transfer_width() { return static_cast<uint32_t>(env().max_blocks); }
 
 void Programs::write(CUstream stream, uint64_t counted) {
   counted != 0 ? uploads_.send(stream, counted) : uploads_.send_now();

@@ -43,6 +43,8 @@ class Programs {
   Placed place(const Program& program, const std::string& type, const Reduction* reduction);
   /// The program of transfers of this shape (exec/gpu/transfers.hpp), known or new.
   Placed transfers(const Direct& direct, Rank rank, const PeerTraits& traits, const Reduction* reduction);
+  /// Replicas of such a program. Equal on all ranks.
+  static uint32_t transfer_width();
   /// What was placed is written now, on the stream, for the call with this number in CallCount; 0: it is captured.
   void write(CUstream stream, uint64_t counted);
   /// The call's parts, where the kernel reads them; `kept` is what a graph keeps for them. As write().

@@ -19,12 +19,12 @@ class TransferLane {
     TUTTI_HD_ROLLED
     for (uint32_t i = first; i < end; ++i) {
       const gpu::TransferPart& part = parts()[i];
-      const gpu::TransferShare share = gpu::share_of(part.bytes, call_.message, replica, call_.width);
-      const uint64_t whole = part.bytes / call_.message, rest = part.bytes - whole * call_.message;
+      const gpu::TransferShare share = gpu::share_of(part, replica);
+      const uint64_t whole = gpu::whole_messages(part);
       if (share.count != 0) add(i, share.first * call_.message, call_.message, share.count);
       if (whole != 0) ++step_;
-      if (share.has_rest) add(i, whole * call_.message, rest, 1);
-      if (rest != 0 || whole == 0) ++step_;
+      if (share.has_rest) add(i, whole * call_.message, part.rest, 1);
+      if (gpu::rests(part)) ++step_;
     }
     Range& range = const_cast<Range&>(tables_.lanes[lane]);
     range = {begin, at_};

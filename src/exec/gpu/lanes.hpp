@@ -65,11 +65,15 @@ struct CallHead {
   uint64_t counted = 0;   ///< the number in CallCount; 0: captured
 };
 
-/// Without a plan: what a transfer of a call moves (exec/gpu/transfers.hpp).
+/// Without a plan: what a transfer of a call moves (exec/gpu/transfers.hpp). The host has divided it: a division of 64
+/// bits is a function in a kernel, and a function takes registers from all of it.
 struct TransferPart {
   uint64_t at = 0;     ///< the address of its bytes
-  uint64_t bytes = 0;  ///< how many
   uint64_t tag = 0;    ///< exec::Transfer::tag
+  uint64_t each = 0;   ///< messages of the greatest length, of each replica that takes part
+  uint64_t rest = 0;   ///< bytes of the message that follows them
+  uint32_t more = 0;   ///< so many replicas, the first ones, have one more
+  uint32_t width = 1;  ///< so many take part
 };
 inline constexpr uint32_t kNearParts = 16;  ///< that are in the parameter itself
 
@@ -78,7 +82,6 @@ struct TransfersCall {
   uint64_t message = 0;                 ///< bytes of a message, at most; 0: the program has a plan
   const uint32_t* firsts = nullptr;     ///< of each lane, and of one more: the number of its first transfer
   const TransferPart* parts = nullptr;  ///< by number; a fold's result comes after it. Null: they are in `near`
-  uint32_t width = 1;                   ///< replicas of the program
   TransferPart near[kNearParts];
 };
 

@@ -8,10 +8,6 @@ namespace {
 /// An address that each call replaces.
 unsigned char* const kSomewhere = reinterpret_cast<unsigned char*>(uintptr_t{4096});
 
-TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag) {
-  return {reinterpret_cast<uint64_t>(data), bytes, tag};
-}
-
 }  // namespace
 
 std::string shape_of(const Direct& direct) {
@@ -39,21 +35,33 @@ Direct example_of(const Direct& direct) {
   return example;
 }
 
-std::vector<TransferPart> parts_of(const Direct& direct) {
+TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag, uint64_t message, uint32_t most) {
+  const uint64_t whole = bytes / message;
+  const auto width = static_cast<uint32_t>(std::clamp<uint64_t>(whole, 1, most));
+  return {.at = reinterpret_cast<uint64_t>(data),
+          .tag = tag,
+          .each = whole / width,
+          .rest = bytes % message,
+          .more = static_cast<uint32_t>(whole % width),
+          .width = width};
+}
+
+std::vector<TransferPart> parts_of(const Direct& direct, uint32_t most) {
   std::vector<TransferPart> parts;
+  const auto add = [&](const unsigned char* data, uint64_t bytes, uint64_t tag) {
+    parts.push_back(part_of(data, bytes, tag, direct.message, most));
+  };
   for (const auto& [ends, queue] : lanes_of(direct)) {
-    for (const Transfer* transfer : queue) parts.push_back(part_of(transfer->data, transfer->bytes, transfer->tag));
+    for (const Transfer* transfer : queue) add(transfer->data, transfer->bytes, transfer->tag);
   }
-  for (const BlockFold& fold : direct.folds) parts.push_back(part_of(fold.mine, fold.bytes, fold.tag));
-  for (const BlockFold& fold : direct.folds) parts.push_back(part_of(fold.to, fold.bytes, fold.tag));
+  for (const BlockFold& fold : direct.folds) add(fold.mine, fold.bytes, fold.tag);
+  for (const BlockFold& fold : direct.folds) add(fold.to, fold.bytes, fold.tag);
   return parts;
 }
 
-uint32_t width_of(const Direct& direct, uint32_t most) {
+uint32_t width_of(const std::vector<TransferPart>& parts) {
   uint32_t width = 1;
-  const auto take = [&](uint64_t bytes) { width = std::max(width, transfer_width(bytes, direct.message, most)); };
-  for (const Transfer& transfer : direct.transfers) take(transfer.bytes);
-  for (const BlockFold& fold : direct.folds) take(fold.bytes);
+  for (const TransferPart& part : parts) width = std::max(width, part.width);
   return width;
 }
 

@@ -22,32 +22,28 @@ namespace tutti::exec::gpu {
 std::string shape_of(const Direct& direct);
 /// A call of the same shape in which every transfer has messages of the greatest length and a rest.
 Direct example_of(const Direct& direct);
+/// A transfer's part; `message`: bytes of the longest message; `most`: replicas of the program. The same at both ends.
+TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag, uint64_t message, uint32_t most);
 /// Of every transfer, in the order of the program's instructions; of a fold, which comes last, its own contribution and
 /// then its result.
-std::vector<TransferPart> parts_of(const Direct& direct);
+std::vector<TransferPart> parts_of(const Direct& direct, uint32_t most);
 /// How many replicas take part in the call.
-uint32_t width_of(const Direct& direct, uint32_t most);
+uint32_t width_of(const std::vector<TransferPart>& parts);
 
-/// A transfer's share for one of `width` replicas: `count` messages from number `first` on, then perhaps the rest.
+/// One replica's share of a transfer: `count` messages from number `first` on, then perhaps the rest.
 struct TransferShare {
   uint64_t first = 0, count = 0;
   bool has_rest = false;
 };
 
-/// The same at both ends, which know `bytes` and `message`. No bytes are one empty message.
-TUTTI_HD inline uint32_t transfer_width(uint64_t bytes, uint64_t message, uint32_t most) {
-  const uint64_t whole = bytes / message;
-  return whole < most ? (whole == 0 ? 1 : static_cast<uint32_t>(whole)) : most;
-}
-TUTTI_HD inline TransferShare share_of(uint64_t bytes, uint64_t message, uint32_t replica, uint32_t most) {
-  const uint32_t width = transfer_width(bytes, message, most);
-  if (replica >= width) return {};
-  const uint64_t whole = bytes / message;
-  const bool rests = whole * message != bytes || bytes == 0;
-  // The first replicas have one message more where they cannot be divided.
-  const uint64_t each = whole / width, more = whole - each * width;
-  const uint64_t first = replica * each + (replica < more ? replica : more);
-  return {first, each + (replica < more ? 1 : 0), rests && replica == width - 1};
+TUTTI_HD inline uint64_t whole_messages(const TransferPart& part) { return part.each * part.width + part.more; }
+/// Is there a message beside the whole ones? No bytes are one empty message.
+TUTTI_HD inline bool rests(const TransferPart& part) { return part.rest != 0 || whole_messages(part) == 0; }
+TUTTI_HD inline TransferShare share_of(const TransferPart& part, uint32_t replica) {
+  if (replica >= part.width) return {};
+  const bool more = replica < part.more;
+  const uint64_t first = part.each * replica + (more ? replica : part.more);
+  return {first, part.each + (more ? 1 : 0), rests(part) && replica == part.width - 1};
 }
 
 }  // namespace tutti::exec::gpu

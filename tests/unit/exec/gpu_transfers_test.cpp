@@ -14,16 +14,17 @@ constexpr uint64_t kMessage = 4096;
 TEST(TransferShares, HoldEveryByteOnce) {
   for (const uint32_t most : {1U, 2U, 3U, 8U}) {
     for (uint64_t bytes = 0; bytes <= 30 * kMessage; bytes += bytes < 10 ? 1 : 509) {
+      const TransferPart part = part_of(nullptr, bytes, 0, kMessage, most);
       uint64_t next = 0;
       int rests = 0;
       for (uint32_t replica = 0; replica < most; ++replica) {
-        const TransferShare share = share_of(bytes, kMessage, replica, most);
+        const TransferShare share = share_of(part, replica);
         if (share.count != 0) {
           EXPECT_EQ(share.first, next) << bytes << " bytes, replica " << replica << " of " << most;
         }
         next += share.count;
         rests += share.has_rest ? 1 : 0;
-        const bool takes_part = replica < transfer_width(bytes, kMessage, most);
+        const bool takes_part = replica < part.width;
         EXPECT_EQ(share.count != 0 || share.has_rest, takes_part) << bytes << " bytes, replica " << replica;
       }
       EXPECT_EQ(next, bytes / kMessage) << bytes;
@@ -34,7 +35,7 @@ TEST(TransferShares, HoldEveryByteOnce) {
 
 TEST(TransferShares, DifferByOneMessage) {
   for (uint32_t replica = 0; replica < 8; ++replica) {
-    const TransferShare share = share_of(29 * kMessage, kMessage, replica, 8);
+    const TransferShare share = share_of(part_of(nullptr, 29 * kMessage, 0, kMessage, 8), replica);
     EXPECT_EQ(share.count, replica < 5 ? 4U : 3U);
   }
 }
@@ -70,7 +71,7 @@ TEST(TransferShapes, AreOfPeersDirectionsAndOrderAlone) {
 /// The parts are in the order of the program's instructions, two for each.
 TEST(TransferShapes, PartsFollowTheInstructions) {
   const Direct call = sample(10000);
-  const std::vector<TransferPart> parts = parts_of(call);
+  const std::vector<TransferPart> parts = parts_of(call, 8);
   ASSERT_EQ(parts.size(), 5U);
   const PeerTraits traits(3, {{.push_bytes = 1 << 20}, {.push_bytes = 1 << 20}});
   const Program program = lower_direct(example_of(call), 0, 3, traits);
@@ -93,8 +94,8 @@ TEST(TransferShapes, PartsFollowTheInstructions) {
   EXPECT_EQ(parts[3].at, 4000U);
   EXPECT_EQ(parts[4].at, 5000U);
   EXPECT_EQ(parts[1].tag, 11U);
-  EXPECT_EQ(parts[4].bytes, 10003U);
-  EXPECT_EQ(width_of(call, 8), 2U);
+  EXPECT_EQ(parts[4].rest, 10003U - 2 * kMessage);
+  EXPECT_EQ(width_of(parts), 2U);
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ struct Instruction {
   bool push_copies = false;      ///< the message is copied to the readers to whom it is pushed
   bool lines = false;            ///< messages come to it in lines
   bool only_sends = false;       ///< nothing is moved but to the readers
+  bool defers_fence = false;     ///< where fences order: a short send that another follows, whose fence serves both
   bool publishes_first = false;  ///< the outgoing message exists before the instruction runs
   bool lands = false;            ///< copies one message unchanged to one place: an engine may receive it there
   bool has_pieces = true;        ///< false: a bare signal, sent in the first round only

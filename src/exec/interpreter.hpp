@@ -45,7 +45,12 @@ struct Interpreter {
   /// Runs the lane's next instruction if it can run now.
   [[gnu::always_inline]] TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
     Outcome outcome = Outcome::Progress;
-    if (group.leader()) outcome = ready(rank, lane);
+    if (group.leader()) {
+      outcome = ready(rank, lane);
+      if constexpr (link::Fences<Memory>) {
+        if (outcome != Outcome::Progress && lane.uncommitted != nullptr) commit(rank, lane, *(lane.next - 1));
+      }
+    }
     outcome = group.broadcast(outcome);
     if (outcome != Outcome::Progress) return outcome;
     const Instruction& op = *lane.next;
@@ -323,20 +328,27 @@ struct Interpreter {
       }
     }
     if (stage != nullptr && ++stage->next == stage->slots) stage->next = 0;
-    if constexpr (link::Fences<Memory>) commit(rank, lane, op);
+    if constexpr (link::Fences<Memory>) {
+      if (lane.uncommitted == nullptr) lane.uncommitted = &op;
+      if (!op.defers_fence) commit(rank, lane, op);
+    }
   }
 
-  /// One fence for all messages that have a descriptor.
-  TUTTI_HD static void commit(RankState& rank, const LaneState& lane, const Instruction& op) {
+  /// One fence for all messages with a descriptor that were published since the last one, `last` being the last to.
+  TUTTI_HD_APART static void commit(RankState& rank, LaneState& lane, const Instruction& last) {
     bool fenced = false;
     TUTTI_HD_ROLLED
-    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      const Out& to = lane.tables->outs[i];
-      if (is_flagged(to.delivery)) continue;
-      if (!fenced) Memory::fence();
-      fenced = true;
-      Wire::commit(rank.out[to.link]);
+    for (const Instruction* op = lane.uncommitted; op <= &last; ++op) {
+      TUTTI_HD_ROLLED
+      for (uint32_t i = op->outs.begin; i < op->outs.end; ++i) {
+        const Out& to = lane.tables->outs[i];
+        if (is_flagged(to.delivery)) continue;
+        if (!fenced) Memory::fence();
+        fenced = true;
+        Wire::commit(rank.out[to.link]);
+      }
     }
+    lane.uncommitted = nullptr;
   }
 
   TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Instruction& op) {

@@ -57,6 +57,7 @@ struct LaneState {
   const Tables* tables = nullptr;                         ///< of this round
   const Instruction* next = nullptr;                      ///< null: the round has not been entered
   const Instruction* end = nullptr;                       ///< of the lane's instructions
+  const Instruction* uncommitted = nullptr;               ///< the first whose messages await a fence; null: none
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< the peer that `await` is about,

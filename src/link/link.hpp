@@ -141,6 +141,7 @@ struct OutLink {
   uint64_t pushed = 0;                  ///< messages pushed
   uint64_t push_held[kPushSlots] = {};  ///< by slot: the count of consumed messages that frees it
   uint64_t next = 0;                    ///< number of the next message
+  uint64_t committed = 0;               ///< where fences order (link/wire.hpp): messages that can be seen
   uint64_t acked = 0;                   ///< the reader's counter as last loaded
   uint64_t zcopied = 0;                 ///< all messages below this must be consumed before the call ends
   uint64_t staged = 0;  ///< all messages below this must be consumed before staging memory is reassigned

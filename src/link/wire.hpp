@@ -8,7 +8,7 @@
 //   load(p) (relaxed), load_acquire(p), store_release(p, value), claim(p) (true for the first of all callers),
 //   prefetch(p), prefetch_for_writing(p); see host_memory.hpp.
 // Where a store with release costs as much as a fence (GPUs), Memory has fence() too, and one of these orders all that
-// an instruction publishes: a message's descriptor is filled, but for its sequence, and commit() stores that after the
+// one instruction, or several, publish: a message's descriptor is filled, but for its sequence, and commit() stores that after the
 // fence. Then store_ordered(p, value) is a store that something else orders: a fence, or a barrier.
 #pragma once
 
@@ -130,9 +130,13 @@ struct SlotWire {
     return consumed != kClosed && consumed - out.acked > out.next - out.acked;
   }
 
-  /// Where Memory has fences: the last message that was published, which a fence has followed, can be seen.
+  /// Where Memory has fences: all messages that were published, which a fence has followed, can be seen.
   TUTTI_HD static void commit(OutLink& out) {
-    Memory::store_ordered(&slot(out.ring, out.next - 1)->sequence, out.next);
+    TUTTI_HD_ROLLED
+    while (out.committed != out.next) {
+      uint64_t& sequence = slot(out.ring, out.committed)->sequence;
+      Memory::store_ordered(&sequence, ++out.committed);
+    }
   }
 
   /// Needs can_publish(). `length` ≤ kInlineBytes.

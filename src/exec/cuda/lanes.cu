@@ -133,7 +133,7 @@ class Block {
       LaneState& done = lane(item);
       done.progress = done.round = 0;
       done.arrived = 0;
-      done.next = nullptr;
+      done.next = done.uncommitted = nullptr;
     }
     frame_.end();
   }

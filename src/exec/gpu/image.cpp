@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec::gpu {
 namespace {
@@ -43,10 +44,25 @@ class Builder {
   std::vector<unsigned char> bytes_;
 };
 
+/// A send that another follows leaves the fence to that one, if copying the other's bytes takes no longer than a fence.
+std::vector<Instruction> with_fewer_fences(const WindowProgram& window) {
+  const double longest = machine_constants().cuda_fence / machine_constants().cuda_block_beta;
+  std::vector<Instruction> ops = window.ops;
+  const auto sends = [&](uint32_t i) {
+    const Instruction& op = ops[i];
+    return op.outs.begin != op.outs.end && op.arrivals.begin == op.arrivals.end && op.repeats == 1 &&
+           !op.publishes_first && static_cast<double>(op.bytes) <= longest;
+  };
+  for (const Range& lane : window.lanes) {
+    for (uint32_t i = lane.begin; i + 1 < lane.end; ++i) ops[i].defers_fence = sends(i) && sends(i + 1);
+  }
+  return ops;
+}
+
 /// The tables that all replicas share, or one of them alone.
-Tables add_tables(Builder& builder, const WindowProgram& window) {
+Tables add_tables(Builder& builder, const WindowProgram& window, bool by_shape) {
   return {.lanes = builder.add(window.lanes),
-          .ops = builder.add(window.ops),
+          .ops = builder.add(by_shape ? window.ops : with_fewer_fences(window)),
           .segments = builder.add(window.segments),
           .sources = builder.add(window.sources)};
 }
@@ -146,14 +162,14 @@ uint64_t workspace_of(const Program& program) { return program.width * workspace
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base) {
   Builder builder(base);
-  const Tables full = add_tables(builder, program.full);
-  Tables last = add_tables(builder, program.last);
+  const Tables full = add_tables(builder, program.full, around.own_tables);
+  Tables last = add_tables(builder, program.last, around.own_tables);
   std::vector<RankState> ranks;
   unsigned char* workspace = around.workspace;
   LaneState* const lanes = add_lanes(builder, program, around.threads);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     RankState state;
-    if (around.own_tables && replica > 0) last = add_tables(builder, program.last);
+    if (around.own_tables && replica > 0) last = add_tables(builder, program.last, around.own_tables);
     state.full = with_links(builder, full, program.full, links[replica]);
     state.last = with_links(builder, last, program.last, links[replica]);
     if (!around.own_tables) {  // else one round, whatever there is

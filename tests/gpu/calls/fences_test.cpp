@@ -16,8 +16,8 @@ uint64_t fences(bool of_system) {
 
 /// With TUTTI_ALGO=all_reduce:two_shot, TUTTI_METHOD=slots, and one round by one block: a rank sends a part to each
 /// peer, then its sum to all. (Without that, each descriptor, credit and step of progress had its own: some 43.)
-TEST(Fences, AreOneAnInstructionThatPublishes) {
-  constexpr int kRanks = 8, kCalls = 10, kPublish = kRanks - 1 + 1;  // instructions
+TEST(Fences, OfTwoShotAreTwoABlockAndRound) {
+  constexpr int kRanks = 8, kCalls = 10, kFences = 2;
   constexpr size_t kCount = 8000;
   use_gpu(0);
   std::vector<std::unique_ptr<GpuBuffer>> buffers;
@@ -48,7 +48,7 @@ TEST(Fences, AreOneAnInstructionThatPublishes) {
   if (fences(true) == 0) GTEST_SKIP() << "the driver is a real one";
   system = fences(true) - system;
   device = fences(false) - device;
-  EXPECT_EQ(system, uint64_t{kPublish} * kRanks * kCalls);
+  EXPECT_EQ(system, uint64_t{kFences} * kRanks * kCalls);
   EXPECT_EQ(device, 0U) << "nobody watches the only lane";
 }
 

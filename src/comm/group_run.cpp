@@ -24,17 +24,16 @@ struct Progress {
   exec::Pending* pending = nullptr;  // … if any is under way
   std::chrono::steady_clock::time_point start{};
 
-  bool begin_next(Status& first) {
-    while (pending == nullptr && next < calls.works.size()) {
-      guard.emplace(*calls.comm, calls.tickets[next]);
-      Status status;
-      if (calls.comm->traces()) start = std::chrono::steady_clock::now();
-      pending = calls.comm->begin(calls.works[next++], status);
-      if (calls.comm->traces() && pending == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
-      if (pending == nullptr) guard.reset();
-      if (first.ok()) first = std::move(status);
-    }
-    return pending != nullptr;
+  bool may_begin() const { return pending == nullptr && next < calls.works.size(); }
+
+  void begin_next(Status& first) {
+    guard.emplace(*calls.comm, calls.tickets[next]);
+    Status status;
+    if (calls.comm->traces()) start = std::chrono::steady_clock::now();
+    pending = calls.comm->begin(calls.works[next++], status);
+    if (calls.comm->traces() && pending == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
+    if (pending == nullptr) guard.reset();
+    if (first.ok()) first = std::move(status);
   }
 
   void finish(Status& first) {
@@ -46,11 +45,25 @@ struct Progress {
   }
 };
 
+/// Begins one work of each communicator in turn: a rank that is far ahead of its GPU waits for earlier calls, which may
+/// wait for those of the thread's other ranks.
+void begin_all(std::vector<Progress>& all, Status& first) {
+  for (bool more = true; more;) {
+    more = false;
+    for (Progress& one : all) {
+      if (!one.may_begin()) continue;
+      one.begin_next(first);
+      more = true;
+    }
+  }
+}
+
 /// Begins what can be begun and runs until some work is done. False if no work is left.
 bool run_on(std::vector<Progress>& all, std::vector<exec::Pending*>& pending, Status& first) {
+  begin_all(all, first);
   pending.clear();
-  for (Progress& one : all) {
-    if (one.begin_next(first)) pending.push_back(one.pending);
+  for (const Progress& one : all) {
+    if (one.pending != nullptr) pending.push_back(one.pending);
   }
   if (pending.empty()) return false;
   exec::wait_for_one(pending, all.front().calls.comm->backoff());

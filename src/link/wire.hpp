@@ -4,12 +4,12 @@
 // with acquire, then *copies* the header and checks the copy: the other end may be another process, and what it writes
 // after the copy has no effect.
 //
-// `Memory` loads and stores one 8-byte word on this kind of processor:
-//   load(p) (relaxed), load_acquire(p), store_release(p, value), claim(p) (true for the first of all callers),
-//   prefetch(p), prefetch_for_writing(p); see host_memory.hpp.
-// Where a store with release costs as much as a fence (GPUs), Memory has fence() too, and one of these orders all that
-// one instruction, or several, publish: a message's descriptor is filled, but for its sequence, and commit() stores that after the
-// fence. Then store_ordered(p, value) is a store that something else orders: a fence, or a barrier.
+// `Memory` loads and stores one 8-byte word on this kind of processor: load(p) (relaxed), load_acquire(p),
+// store_release(p, value), claim(p) (true for the first of all callers), prefetch(p), prefetch_for_writing(p); see
+// host_memory.hpp. Where a store with release costs as much as a fence (GPUs), Memory has fence() too, and one of these
+// orders all that one instruction, or several, publish: a message's descriptor is filled, but for its sequence, and
+// commit() stores that after the fence. Then store_ordered(p, value) is a store that something else orders: a fence, or
+// a barrier.
 #pragma once
 
 #include "base/hd.hpp"

@@ -31,7 +31,7 @@ bool returns_beside(const Gpu& gpu, const Gate& gate, Body call) {
     call();
     returned = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // nothing tells that a call waits
   const bool in_time = returned;
   gate.open();
   thread.join();
@@ -43,7 +43,7 @@ void allocate() {
   CHECK_CUDA(cuMemAlloc(&at, 64));
 }
 
-ON_FAKE(FakeRules, letWhoAllocatesReturnBesideKernels, "") {
+ON_FAKE(FakeRules, areOffUnlessTheyAreAskedFor, "") {
   Gpu gpu;
   EXPECT_TRUE(returns_beside(gpu, Gate(), allocate));
 }
@@ -121,7 +121,7 @@ ON_FAKE(FakeRules, boundTheLengthOfAQueue, "FAKE_CUDA_RULES=queue") {
     CHECK_CUDA(cuMemsetD32Async(address(words), 5, 1, stream));
     returned = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // as above
   EXPECT_FALSE(returned);
   gate.open();
   thread.join();

@@ -103,7 +103,7 @@ void device_replay(void) {
   const handle graph = mine.graph;
   mine.graph = NULL;
   CUDA_CHECK(cuGraphInstantiateWithFlags(&runnable, graph, 0));
-  pthread_barrier_wait(&shared->barrier); /* the driver may let who instantiates wait for kernels, also of other ranks */
+  pthread_barrier_wait(&shared->barrier); /* instantiating may wait for kernels of other ranks */
   CUDA_CHECK(cuGraphLaunch(runnable, mine.stream));
   device_finish();
   CUDA_CHECK(cuGraphExecDestroy(runnable));

@@ -13,8 +13,8 @@
 namespace tutti {
 
 inline thread_local std::barrier<>* t_meeting = nullptr;
-/// Within run_ranks(): returns when all ranks have come here. On GPUs, memory is allocated before: the driver may let
-/// who allocates wait for kernels of the process, and they for this rank.
+/// Within run_ranks(): returns when all ranks have come here. On GPUs, memory is allocated before: an
+/// allocation may wait for kernels of the process, and they for this rank.
 inline void meet() { t_meeting->arrive_and_wait(); }
 
 /// Runs body(rank) on n threads.

@@ -69,7 +69,7 @@ RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::
   gpu_.emplace();
   first_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
   second_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
-  comm_.barrier();  // the driver may let who allocates wait for kernels of the process, and they for this rank
+  comm_.barrier();  // an allocation may wait for kernels of the process, and they for this rank
 }
 
 std::byte* RankBench::address(const Place& place) const {
@@ -190,7 +190,7 @@ double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
   run_calls(row, op, options_.warmup);
   synchronize();
   if (options_.graphs > 0) gpu_->capture([&] { run_calls(row, op, options_.iterations); });
-  comm_.barrier();  // for graphs, also as above: their making may wait for kernels
+  comm_.barrier();  // after the graph is made, which may wait for kernels as well
   const auto start = std::chrono::steady_clock::now();
   options_.graphs > 0 ? gpu_->replay(options_.graphs) : run_calls(row, op, options_.iterations);
   synchronize();

@@ -79,7 +79,7 @@ bool CudaBackend::keeps_ll128_whole(size_t one, size_t of) const {
   return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
 }
 
-/// The driver may let who maps memory wait for all kernels of the process: so this is before any rank's kernels run.
+/// Mapping memory may wait for all kernels of the process, so all of it is mapped before any rank's kernels run.
 void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchange) {
   const auto is_wanted = [&](const std::string& name) {
     return wanted.forced.contains(name) || wanted.measured.contains(name);

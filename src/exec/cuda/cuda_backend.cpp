@@ -104,13 +104,21 @@ std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, cons
   return made;
 }
 
-std::unique_ptr<Execution> CudaBackend::compile(const Direct& direct, const Reduction* reduction) {
+/// Between hosts a transfer has one replica: the proxy's thread passes all of them on. So has a fold that takes
+/// messages of other hosts' ranks, and what is sent to it.
+std::unique_ptr<Execution> CudaBackend::compile(const Direct& wanted, const Reduction* reduction) {
   const Rank me = context_.wireup->rank(), ranks = context_.wireup->ranks();
+  const auto far = [this](Rank peer) { return is_far(peer); };
+  const Direct direct = proxy_ ? gpu::with_far_apart(wanted, far) : wanted;
+  const bool single = proxy_ && !direct.folds.empty();
+  const auto width = static_cast<uint32_t>(env().max_blocks);
   const PeerTraits traits(static_cast<size_t>(ranks), this->traits(0));  // without lines they are alike
   auto made = std::make_unique<CudaExecution>(lower_direct(direct, me, ranks, traits));
-  made->placed = programs_.transfers(direct, me, traits, reduction);
+  made->placed = programs_.transfers(direct, me, traits, reduction, width, far);
   gpu::LanesCall& call = made->placed.call;
-  made->parts = gpu::parts_of(direct, Programs::transfer_width());
+  made->parts = gpu::parts_of(direct, [&](const std::vector<Rank>& peers) {
+    return single || (!peers.empty() && far(peers.front())) ? 1 : width;
+  });
   call.items = call.lanes * gpu::width_of(made->parts);
   if (made->parts.size() > gpu::kNearParts) return made;
   std::copy(made->parts.begin(), made->parts.end(), call.transfers.near);
@@ -135,7 +143,7 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   if (!captured) streams_.follow_last(on);  // a graph's calls are ordered by who launches it
   const bool copied = *execution.program().method == methods::copy_engine;
   const uint64_t items = copied ? static_cast<const CopyExecution&>(execution).items : 1;
-  const uint64_t counted = captured ? 0 : calls_.next(std::max<uint64_t>(1, gpu::kMostAhead / items));
+  const uint64_t counted = captured ? 0 : calls_.next(std::max<uint64_t>(1, gpu::kMaxCallsAhead / items));
   std::shared_ptr<void> used;
   if (copied) {
     copies_->launch(static_cast<CopyExecution&>(execution), binding, on.stream, ++copied_, counted);
@@ -147,6 +155,7 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
     has_captured_ = true;
     keep_for_graph(graph, used);
   } else {
+    calls_.add();
     streams_.called(on);
   }
   watcher_.called(!captured && !copied);

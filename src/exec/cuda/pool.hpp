@@ -1,6 +1,6 @@
-// Memory of a GPU for an executor's tables and programs. All of it is reserved when the executor is made, since the
-// driver may let who allocates wait for all kernels of the process, which may wait for other ranks. For the same reason
-// it never goes back to the driver, but to later executors of the process.
+// Memory of a GPU for a backend's tables and programs. All of it is reserved when the backend is made: an allocation
+// may wait for all kernels of the process, and these for other ranks. So may freeing: the memory goes to later backends
+// of the process, never back to the driver.
 #pragma once
 
 #include <cstdint>

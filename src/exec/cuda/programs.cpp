@@ -6,7 +6,6 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "exec/cuda/kernels.hpp"
-#include "exec/gpu/image.hpp"
 #include "exec/gpu/transfers.hpp"
 
 namespace tutti::exec::cuda {
@@ -55,11 +54,11 @@ Programs::Programs(const tutti::cuda::Device& device, const gpu::Gpu& gpu, Links
 Programs::~Programs() = default;
 
 Placed Programs::place(const Program& program, const std::string& type, const Reduction* reduction) {
-  return place(program, type, reduction, false);
+  return place(program, gpu::connect_links(program, links_), type, reduction, false);
 }
 
-Placed Programs::place(const Program& program, const std::string& type, const Reduction* reduction, bool own_tables) {
-  const std::vector<gpu::ReplicaLinks> links = gpu::connect_links(program, links_);
+Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLinks>& links, const std::string& type,
+                       const Reduction* reduction, bool own_tables) {
   add_links();
   const Arithmetic arithmetic = arithmetic_of(reduction);
   const gpu::Surroundings around{
@@ -79,7 +78,8 @@ Placed Programs::place(const Program& program, const std::string& type, const Re
           .memory = owner_of(block)};
 }
 
-Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& traits, const Reduction* reduction) {
+Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& traits, const Reduction* reduction,
+                           uint32_t width, const std::function<bool(Rank)>& single) {
   const std::string key = key_of(direct, reduction);
   const auto known = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& one) { return one.key == key; });
   if (known != shapes_.end()) {
@@ -88,10 +88,10 @@ Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& tr
   }
   if (shapes_.size() == kMaxShapes) shapes_.pop_back();
   Program program = lower_direct(gpu::example_of(direct), rank, static_cast<Rank>(traits.size()), traits);
-  program.width = transfer_width();
+  program.width = width;
   for (;;) {
     try {
-      Placed placed = place(program, word_of(1), reduction, true);
+      Placed placed = place(program, gpu::connect_links(program, links_, single), word_of(1), reduction, true);
       placed.call.transfers.message = direct.message;
       return shapes_.emplace_front(Shape{key, std::move(placed)}).placed;
     } catch (const Error& error) {
@@ -100,8 +100,6 @@ Placed Programs::transfers(const Direct& direct, Rank rank, const PeerTraits& tr
     }
   }
 }
-
-uint32_t Programs::transfer_width() { return static_cast<uint32_t>(env().max_blocks); }
 
 void Programs::write(CUstream stream, uint64_t counted) {
   counted != 0 ? uploads_.send(stream, counted) : uploads_.send_now();

@@ -16,6 +16,7 @@
 #include "exec/cuda/uploads.hpp"
 #include "exec/execution.hpp"
 #include "exec/gpu/call_count.hpp"
+#include "exec/gpu/image.hpp"
 #include "exec/gpu/lanes.hpp"
 #include "exec/links.hpp"
 
@@ -41,10 +42,10 @@ class Programs {
   /// Connects the program's links, and has it written before the next launch. `type`: of the kernel. Throws what
   /// connecting throws, and Error(OutOfMemory): with fewer programs there would be memory for it.
   Placed place(const Program& program, const std::string& type, const Reduction* reduction);
-  /// The program of transfers of this shape (exec/gpu/transfers.hpp), known or new.
-  Placed transfers(const Direct& direct, Rank rank, const PeerTraits& traits, const Reduction* reduction);
-  /// Replicas of such a program. Equal on all ranks.
-  static uint32_t transfer_width();
+  /// The program of transfers of this shape (exec/gpu/transfers.hpp), known or new. `width`: its replicas, equal on all
+  /// ranks; `single`: as for gpu::connect_links().
+  Placed transfers(const Direct& direct, Rank rank, const PeerTraits& traits, const Reduction* reduction,
+                   uint32_t width, const std::function<bool(Rank)>& single);
   /// What was placed is written now, on the stream, for the call with this number in CallCount; 0: it is captured.
   void write(CUstream stream, uint64_t counted);
   /// The call's parts, where the kernel reads them; `kept` is what a graph keeps for them. As write().
@@ -62,7 +63,8 @@ class Programs {
     std::string key;
     Placed placed;
   };
-  Placed place(const Program& program, const std::string& type, const Reduction* reduction, bool own_tables);
+  Placed place(const Program& program, const std::vector<gpu::ReplicaLinks>& links, const std::string& type,
+               const Reduction* reduction, bool own_tables);
   Pool::Block memory(uint64_t bytes);
   std::shared_ptr<void> owner_of(const Pool::Block& block) const;
   void reuse_memory();

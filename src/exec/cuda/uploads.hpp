@@ -1,6 +1,6 @@
-// What calls need in the memory of the GPU before they run: programs, tables of links. It goes there on the call's own
-// stream, from pinned memory that is reserved when the executor is made: the driver may let who pins memory wait for
-// all kernels of the process.
+// What calls need in the memory of the GPU before they run: programs, tables of links. It is copied there on the call's
+// own stream, from pinned memory that is reserved when the backend is made, since pinning may wait for all kernels of
+// the process.
 #pragma once
 
 #include <array>

@@ -17,9 +17,9 @@ uint64_t CallCount::ended() const {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(record_.counted)).load(std::memory_order_acquire);
 }
 
-uint64_t CallCount::next(uint64_t most) {
-  if (enqueued_ >= most) wait_for(enqueued_ + 1 - most);
-  return ++enqueued_;
+uint64_t CallCount::next(uint64_t limit) const {
+  if (enqueued_ >= limit) wait_for(enqueued_ + 1 - limit);
+  return enqueued_ + 1;
 }
 
 void CallCount::wait_for(uint64_t number) const {

@@ -1,9 +1,8 @@
 // How far a rank is ahead of its GPU: calls that were enqueued and have not ended. Captured calls are not counted,
 // since a graph repeats them.
 //
-// A stream's queue holds some 1,000 launches, and the driver makes who launches one more wait, with locks that other
-// ranks of the process may need. So the library waits before: others go on, and a communicator that fails ends the
-// wait.
+// A stream's queue holds some 1,000 launches. A launch beyond that waits in the driver, with locks that other ranks of
+// the process may need. So the library waits before: others go on, and a communicator that fails ends the wait.
 #pragma once
 
 #include <atomic>
@@ -13,17 +12,20 @@
 
 namespace tutti::exec::gpu {
 
-/// With an event for each, and a wait for another stream, they fit a queue.
-inline constexpr uint64_t kMostAhead = 256;
+/// Calls of a rank that its GPU has not ended, at most. With an event for each, and a wait for another stream, they fit
+/// a queue.
+inline constexpr uint64_t kMaxCallsAhead = 256;
 
 /// Of one communicator on one GPU. One thread at a time, except ended().
 class CallCount {
  public:
   /// `failed`: as in BackendContext.
   CallCount(const HostRecord& record, const std::atomic<uint32_t>& failed) : record_(record), failed_(failed) {}
-  /// The number of the next call, from 1, when fewer than `most` are ahead of it. Throws Error(PeerFailed) if the
+  /// The number of the next call, from 1, when fewer than `limit` are ahead of it. Throws Error(PeerFailed) if the
   /// communicator fails meanwhile.
-  uint64_t next(uint64_t most = kMostAhead);
+  uint64_t next(uint64_t limit = kMaxCallsAhead) const;
+  /// The next call has been enqueued.
+  void add() { ++enqueued_; }
   /// So many have been enqueued, and so many have ended.
   uint64_t enqueued() const { return enqueued_; }
   uint64_t ended() const;

@@ -140,10 +140,11 @@ uint64_t workspace_of_replica(const Program& program) {
 
 }  // namespace
 
-std::vector<ReplicaLinks> connect_links(const Program& program, Links& links) {
+std::vector<ReplicaLinks> connect_links(const Program& program, Links& links, const std::function<bool(Rank)>& single) {
   std::vector<ReplicaLinks> replicas(program.width);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     const auto own = [&](const LinkId& id) {
+      if (single(id.peer)) return id;
       const bool of_plan = id.link_lane < link::kTransferLinkLane || id.link_lane >= link::kLlLanes;
       if (replica > 0 && of_plan && id.link_lane >= link::kThreadLinkLanes) {
         throw_error(Code::Unsupported, "a plan with {} lanes has one replica only: set TUTTI_MAX_BLOCKS=1",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "exec/gpu/lanes.hpp"
@@ -23,8 +24,10 @@ struct Surroundings {
 struct ReplicaLinks {
   std::vector<uint32_t> outs, ins;
 };
-/// Connects the links of all replicas. Throws what connecting throws.
-std::vector<ReplicaLinks> connect_links(const Program& program, Links& links);
+/// Connects the links of all replicas; those to and from peers that are `single` of the first one only, as no other
+/// uses them. Throws what connecting throws.
+std::vector<ReplicaLinks> connect_links(
+    const Program& program, Links& links, const std::function<bool(Rank)>& single = [](Rank) { return false; });
 
 /// Bytes of workspace.
 uint64_t workspace_of(const Program& program);

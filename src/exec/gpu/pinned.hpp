@@ -14,8 +14,7 @@ std::shared_ptr<unsigned char> pinned(const Gpu& gpu, uint64_t bytes);
 /// The same of the GPU's memory, in whole pages, so that network devices can be given it.
 std::shared_ptr<unsigned char> on_device(const Gpu& gpu, uint64_t bytes);
 
-/// Memory that is reserved now, and handed out later: then the driver is not asked, which may let who asks wait for
-/// kernels.
+/// Memory that is reserved now and handed out later, without asking the driver, which may wait for kernels.
 class Reserve {
  public:
   enum class Where : uint8_t { OnHost, OnDevice };

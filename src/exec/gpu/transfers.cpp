@@ -1,6 +1,7 @@
 #include "exec/gpu/transfers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti::exec::gpu {
 namespace {
@@ -46,17 +47,33 @@ TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag, ui
           .width = width};
 }
 
-std::vector<TransferPart> parts_of(const Direct& direct, uint32_t most) {
+std::vector<TransferPart> parts_of(const Direct& direct, const MostReplicas& most) {
   std::vector<TransferPart> parts;
-  const auto add = [&](const unsigned char* data, uint64_t bytes, uint64_t tag) {
-    parts.push_back(part_of(data, bytes, tag, direct.message, most));
+  const auto add = [&](const std::vector<Rank>& peers, const unsigned char* data, uint64_t bytes, uint64_t tag) {
+    parts.push_back(part_of(data, bytes, tag, direct.message, most(peers)));
   };
   for (const auto& [ends, queue] : lanes_of(direct)) {
-    for (const Transfer* transfer : queue) add(transfer->data, transfer->bytes, transfer->tag);
+    for (const Transfer* transfer : queue) add(transfer->peers, transfer->data, transfer->bytes, transfer->tag);
   }
-  for (const BlockFold& fold : direct.folds) add(fold.mine, fold.bytes, fold.tag);
-  for (const BlockFold& fold : direct.folds) add(fold.to, fold.bytes, fold.tag);
+  for (const BlockFold& fold : direct.folds) {
+    add({}, fold.mine, fold.bytes, fold.tag);
+    add({}, fold.to, fold.bytes, fold.tag);
+  }
   return parts;
+}
+
+Direct with_far_apart(const Direct& direct, const std::function<bool(Rank)>& is_far) {
+  Direct parted = direct;
+  parted.transfers.clear();
+  for (const Transfer& transfer : direct.transfers) {
+    Transfer near = transfer, far = transfer;
+    std::erase_if(near.peers, is_far);
+    std::erase_if(far.peers, [&](Rank peer) { return !is_far(peer); });
+    for (Transfer* const part : {&near, &far}) {
+      if (!part->peers.empty()) parted.transfers.push_back(std::move(*part));
+    }
+  }
+  return parted;
 }
 
 uint32_t width_of(const std::vector<TransferPart>& parts) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,13 @@ std::string shape_of(const Direct& direct);
 Direct example_of(const Direct& direct);
 /// A transfer's part; `message`: bytes of the longest message; `most`: replicas of the program. The same at both ends.
 TransferPart part_of(const unsigned char* data, uint64_t bytes, uint64_t tag, uint64_t message, uint32_t most);
+/// How many replicas a transfer with these peers may have; without peers, a fold. The same at both ends.
+using MostReplicas = std::function<uint32_t(const std::vector<Rank>& peers)>;
 /// Of every transfer, in the order of the program's instructions; of a fold, which comes last, its own contribution and
 /// then its result.
-std::vector<TransferPart> parts_of(const Direct& direct, uint32_t most);
+std::vector<TransferPart> parts_of(const Direct& direct, const MostReplicas& most);
+/// The same transfers, but those with near and far peers are two: they have different numbers of replicas.
+Direct with_far_apart(const Direct& direct, const std::function<bool(Rank)>& is_far);
 /// How many replicas take part in the call.
 uint32_t width_of(const std::vector<TransferPart>& parts);
 

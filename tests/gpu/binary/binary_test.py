@@ -7,8 +7,8 @@ For each GPU that the fatbin holds code for, and each kernel:
 
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes, and there is no other fence of
-the system but those that order what an instruction publishes: one for all its messages. Those of short calls, all in lines
-(tutti_short_*), have no fence.
+the system but those that order what instructions publish, at three places: before a lane waits, before an instruction's
+moves, after them. Those of short calls, all in lines (tutti_short_*), have no fence.
 
 Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
 instructions alone, and order these with others by fence.proxy.alias.
@@ -105,7 +105,7 @@ def wrong_with(name, code, registers, source):
             (acquires > 0 and releases > 0, "no flags"),
             (loads >= acquires, f"{loads} strong loads for {acquires} that acquire"),
             (stores >= releases, f"{stores} strong stores for {releases} that release"),
-            (0 < source["fence.acq_rel"] <= 2, f"{source['fence.acq_rel']} fences: before an instruction's moves, or after them"),
+            (source["fence.acq_rel"] == 3, f"{source['fence.acq_rel']} fences, not 3: before a wait, before an instruction's moves, after"),
             (fences == releases + source["fence.acq_rel"],
              f"{fences} fences of the system for {releases} stores that release and {source['fence.acq_rel']} fences"),
             (invalidates >= acquires, f"{acquires} loads acquire, {invalidates} let go of stale lines"),

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 
 #include "calls/gpu_program.hpp"
@@ -248,17 +250,80 @@ TEST_F(DriverRules, OneThreadDrivesFourRanks) {
   run_ranks(4, [&](int rank) { EXPECT_EQ(tuttiCommDestroy(comms[static_cast<size_t>(rank)]), tuttiSuccess); });
 }
 
-/// Thousands of calls ahead of a peer that comes late: the caller waits in the library, and other ranks go on.
+/// A peer comes late: the caller waits in the library after 256 calls, and goes on when the peer is there.
 TEST_F(DriverRules, ARankThatIsFarAheadWaits) {
-  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::atomic<int> made{0};
+  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
+    if (rank == 1) {
+      while (made < 256) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it would make more
+      EXPECT_EQ(made, 256);
+    }
     for (int i = 0; i < 1500; ++i) {
       ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), 2, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+      made += rank == 0 ? 1 : 0;
     }
   });
 }
 
+/// A group with more calls than a rank may be ahead, of two ranks of one thread: each waits for calls of the other.
+TEST_F(DriverRules, ALongGroupOfOneThreadEnds) {
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_TUTTI(tuttiCommInitAll(comms.data(), 2));
+  ASSERT_TUTTI(tuttiGroupStart());
+  for (int i = 0; i < 600; ++i) {
+    for (size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(tuttiAllReduce(owns_[rank]->input(), owns_[rank]->output(), 2, tuttiFloat32, tuttiSum, comms[rank],
+                               owns_[rank]->stream.handle()),
+                tuttiSuccess);
+    }
+  }
+  ASSERT_TUTTI(tuttiGroupEnd());
+  for (const auto& own : owns_) own->stream.synchronize();
+  run_ranks(2, [&](int rank) { EXPECT_EQ(tuttiCommDestroy(comms[static_cast<size_t>(rank)]), tuttiSuccess); });
+}
+
 // ---- memory
+
+/// With TUTTI_CUDA_PROGRAMS=2M: more programs than there is memory for. The oldest make room, and are made again.
+TEST_F(DriverRules, ProgramsThatWereUsedLongestAgoMakeRoom) {
+  for (auto& own : owns_) own->in.set(std::vector<float>(kCount, 1));
+  each_rank([](int, tuttiComm_t comm, const Own& own) {
+    const uint64_t asked = counted(draining_calls, [&] {
+      for (int turn = 0; turn < 2; ++turn) {
+        for (size_t count = 1; count <= 600; ++count) {
+          ASSERT_TUTTI(
+              tuttiAllReduce(own.input(), own.output(count), count, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+        }
+      }
+    });
+    EXPECT_EQ(asked, 0U);
+    own.stream.synchronize();
+    EXPECT_EQ(own.out.floats(1200)[1199], 2);
+  });
+}
+
+/// Captured calls keep their programs: then it is an error that says what to do.
+TEST_F(DriverRules, ProgramsOfGraphsMakeNoRoom) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  with_ranks(
+      1,
+      [&](int, tuttiComm_t comm) {
+        use_gpu(0);
+        const Own& own = *owns_[0];
+        tuttiResult_t result = tuttiSuccess;
+        for (size_t count = 1; count <= 4000 && result == tuttiSuccess; ++count) {
+          graphs.push_back(std::make_unique<Graph>(own.stream, [&] {
+            result =
+                tuttiAllReduce(own.input(), own.output(), count, tuttiFloat32, tuttiSum, comm, own.stream.handle());
+          }));
+        }
+        EXPECT_EQ(result, tuttiOutOfMemory);
+        expect_contains(tuttiGetLastError(),
+                        "that a communicator has for programs are used up: raise TUTTI_CUDA_PROGRAMS");
+      },
+      tuttiOutOfMemory);
+}
 
 /// One range of addresses, mapped piece by piece; `pieces` of them.
 class MappedBuffer {
@@ -360,6 +425,28 @@ TEST_F(DriverRules, AStreamOfAGreenContextRunsCalls) {
     own.stream.synchronize();
     EXPECT_EQ(own.out.floats(4), std::vector<float>(4, 8));
     EXPECT_EQ(own.out.floats(kCount).back(), 4);
+  });
+}
+
+/// With TUTTI_BLOCK_THREADS=512: a multiprocessor runs two such blocks, one for each rank, where a long transfer has
+/// eight.
+TEST_F(DriverRules, ALongTransferTakesTheBlocksThatAGreenContextRuns) {
+  constexpr size_t kLong = 400001;
+  const std::array<GreenContext, 2> greens{GreenContext(1), GreenContext(1)};
+  std::array<std::unique_ptr<GpuBuffer>, 2> ins, outs;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    ins[rank] = std::make_unique<GpuBuffer>(kLong * 4);
+    outs[rank] = std::make_unique<GpuBuffer>(kLong * 4);
+    ins[rank]->set(std::vector<float>(kLong, 7));
+  }
+  each_rank([&](int rank, tuttiComm_t comm, const Own&) {
+    const auto me = static_cast<size_t>(rank);
+    ASSERT_TUTTI(tuttiGroupStart());
+    EXPECT_EQ(tuttiSend(ins[me]->get(), kLong, tuttiFloat32, 1 - rank, comm, greens[me].stream()), tuttiSuccess);
+    EXPECT_EQ(tuttiRecv(outs[me]->get(), kLong, tuttiFloat32, 1 - rank, comm, greens[me].stream()), tuttiSuccess);
+    ASSERT_TUTTI(tuttiGroupEnd());
+    greens[me].synchronize();
+    EXPECT_EQ(outs[me]->floats(kLong), std::vector<float>(kLong, 7));
   });
 }
 

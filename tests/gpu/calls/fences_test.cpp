@@ -45,7 +45,7 @@ TEST(Fences, OfTwoShotAreTwoABlockAndRound) {
     stream.synchronize();
     meet();
   });
-  if (fences(true) == 0) GTEST_SKIP() << "the driver is a real one";
+  if (::dlsym(RTLD_DEFAULT, "fake_cuda_fences") == nullptr) GTEST_SKIP() << "a real driver counts no fences";
   system = fences(true) - system;
   device = fences(false) - device;
   EXPECT_EQ(system, uint64_t{kFences} * kRanks * kCalls);

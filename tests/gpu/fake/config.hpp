@@ -11,10 +11,10 @@
 //                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
 //                              no_multicast, no_multicast_api, no_bind, no_dmabuf, rdma_unordered
 //   FAKE_CUDA_RULES=...        what real drivers may do, and not all do; comma-separated:
-//                              drain  who allocates, registers, maps, loads or instantiates waits for all work of the
-//                                     process
+//                              drain  a call that allocates, registers, maps, loads or instantiates returns when the
+//                                     process has no work left
 //                              ranges  no extent is known of memory that was mapped (CUDA_ERROR_NOT_FOUND)
-//                              queue  a hardware queue takes kQueueLength items; who adds one more waits
+//                              queue  a hardware queue takes kQueueLength items; a call that adds one more waits
 #pragma once
 
 #include <cstdint>

@@ -68,10 +68,27 @@ TEST(TransferShapes, AreOfPeersDirectionsAndOrderAlone) {
   EXPECT_NE(shape_of(sample(0)), shape_of(other));
 }
 
+/// Ranks 2 and 3 are of another host: a block for 1, 2 and 3 is sent twice, once by several replicas and once by one.
+TEST(TransferShapes, FarPeersHaveTransfersOfTheirOwn) {
+  const auto is_far = [](Rank peer) { return peer >= 2; };
+  Direct call{.message = kMessage};
+  call.transfers = {{{1, 2, 3}, true, at(1000), 9, 11}, {{1}, false, at(2000), 9, 12}, {{3}, false, at(3000), 9, 13}};
+  const Direct parted = with_far_apart(call, is_far);
+  ASSERT_EQ(parted.transfers.size(), 4U);
+  EXPECT_EQ(parted.transfers[0].peers, std::vector<Rank>{1});
+  EXPECT_EQ(parted.transfers[1].peers, (std::vector<Rank>{2, 3}));
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    EXPECT_EQ(parted.transfers[i].data, at(1000));
+    EXPECT_EQ(parted.transfers[i].tag, 11U);
+  }
+  EXPECT_EQ(parted.transfers[2].peers, std::vector<Rank>{1});
+  EXPECT_EQ(parted.transfers[3].peers, std::vector<Rank>{3});
+}
+
 /// The parts are in the order of the program's instructions, two for each.
 TEST(TransferShapes, PartsFollowTheInstructions) {
   const Direct call = sample(10000);
-  const std::vector<TransferPart> parts = parts_of(call, 8);
+  const std::vector<TransferPart> parts = parts_of(call, [](const std::vector<Rank>&) { return 8U; });
   ASSERT_EQ(parts.size(), 5U);
   const PeerTraits traits(3, {{.push_bytes = 1 << 20}, {.push_bytes = 1 << 20}});
   const Program program = lower_direct(example_of(call), 0, 3, traits);

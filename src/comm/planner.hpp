@@ -62,7 +62,8 @@ struct NumberedCall {
 
 class Planner {
  public:
-  Planner(Rank rank, Rank ranks, exec::Backend& backend) : rank_(rank), ranks_(ranks), backend_(backend) {}
+  Planner(Rank rank, Rank ranks, exec::Backend& backend)
+      : rank_(rank), ranks_(ranks), backend_(backend), memory_(backend.regions()) {}
 
   void agree(select::DecisionTable table, Groups groups) {
     table_ = std::move(table);
@@ -110,7 +111,7 @@ class Planner {
   struct ProgramKeyHash {
     size_t operator()(const ProgramKey& key) const;
   };
-  const link::SharedMemory& memory_ = link::SharedMemory::of_this_process();
+  const link::Regions& memory_;
   std::list<Prepared> cache_;  // most recently used first
   std::array<KnownCall, 32> known_calls_;
   const KnownCall* last_ = known_calls_.data();  // the call that ran last

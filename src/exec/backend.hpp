@@ -27,6 +27,7 @@
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
+#include "link/mapped_memory.hpp"
 #include "plan/plan.hpp"
 #include "transports/transport.hpp"
 
@@ -88,6 +89,8 @@ class Backend {
   virtual std::unique_ptr<Execution> compile(const plan::RankPlan& plan, const Geometry& geometry,
                                              const Reduction* reduction) = 0;
   virtual std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) = 0;
+  /// Which buffers of calls peers can read. The same object as long as the backend lives.
+  virtual const link::Regions& regions() const { return link::SharedMemory::of_this_process(); }
 
   // ---- calls
 
@@ -153,7 +156,7 @@ inline constexpr int kNoProcessor = -1;
 
 /// Raise it when a backend of before can no longer be used: with any change of Backend, Pending, Observer, Network, or
 /// what they take and return, that kBackendLayout does not notice.
-inline constexpr uint32_t kBackendAbi = 1;
+inline constexpr uint32_t kBackendAbi = 2;
 
 /// Differs where what the two pass to each other differs in size.
 inline constexpr uint64_t kBackendLayout = [] {

@@ -10,6 +10,8 @@
 //   Reduce  folds and copies bytes: run(group, how, op, segment, to, slot, operands); copy(group, to, from, bytes).
 //           operand(arrival, offset): what run() gets for a message.
 //   Remote  what goes beyond messages: a rank reads and writes the memory of others (exec/host/remote_access.hpp).
+//           accepts(op): its messages may be in regions; locate() finds them. kDrains: a lane ends when its readers are
+//           done (RankState::drains); else who runs the lanes sees to that.
 //
 // State lies in memory that the whole group sees. Lanes of one rank may run on different processors: each is written by
 // its own group, and others read its `progress` alone.
@@ -27,6 +29,8 @@ namespace tutti::exec {
 /// For processors whose messages are all in memory that they can load from.
 struct NoRemoteAccess {
   static constexpr bool kAny = false;
+  static constexpr bool kDrains = false;
+  TUTTI_HD static bool accepts(const Instruction&) { return false; }
   TUTTI_HD static int locate(const link::InLink&, link::Arrival&, uint64_t) { return 0; }
   TUTTI_HD static void enter_round(RankState&, const LaneState&) {}
   template <class Group>
@@ -154,7 +158,10 @@ struct Interpreter {
   }
 
   TUTTI_HD static Outcome enter_round(RankState& rank, LaneState& lane) {
-    if (lane.round >= rank.rounds) return Outcome::LaneDone;
+    if (lane.round >= rank.rounds) {
+      if constexpr (Remote::kDrains) return rank.drains ? drain(rank, lane) : Outcome::LaneDone;
+      return Outcome::LaneDone;
+    }
     const Tables& tables = lane.round < rank.full_rounds ? rank.full : rank.last;
     const Range ops = tables.lanes[lane.lane];
     if (ops.begin == ops.end) {
@@ -173,6 +180,22 @@ struct Interpreter {
     if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], (lane.round & (rank.versions - 1)) * rank.scratch_bytes);
     if (Remote::kAny && rank.offers) Remote::enter_round(rank, lane);
     return Outcome::Progress;
+  }
+
+  /// Have all readers of the lane's messages read them?
+  TUTTI_HD_APART static Outcome drain(RankState& rank, LaneState& lane) {
+    const Tables& tables = rank.last;  // all rounds use the same links
+    const Range ops = tables.lanes[lane.lane];
+    TUTTI_HD_ROLLED
+    for (const Instruction* op = tables.ops + ops.begin; op != tables.ops + ops.end; ++op) {
+      TUTTI_HD_ROLLED
+      for (uint32_t i = op->outs.begin; i < op->outs.end; ++i) {
+        link::OutLink& out = rank.out[tables.outs[i].link];
+        if (!drained(out)) return wait(lane, Await::Credit, out);
+      }
+    }
+    lane.await = Await::Nothing;
+    return Outcome::LaneDone;
   }
 
   /// Round k + versions reuses the scratch of round k, so every lane must have left round k.
@@ -229,7 +252,7 @@ struct Interpreter {
   /// read as if it were here.
   TUTTI_HD_APART static FaultKind locate(const link::InLink& in, const Instruction& op, link::Arrival& arrival,
                                          int& error) {
-    if (!Remote::kAny || (op.remote & kZeroCopyArrivals) == 0) return FaultKind::BadHeader;
+    if (!Remote::accepts(op)) return FaultKind::BadHeader;
     if (arrival.where == link::Where::Mapped) error = Remote::locate(in, arrival, op.bytes);
     return error == 0 ? FaultKind::None : FaultKind::Unreadable;
   }

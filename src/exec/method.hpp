@@ -2,7 +2,8 @@
 // run follows from the plan's steps, and what it costs from the plan's costs and the method's own.
 //
 //   lanes         host memory: threads interpret the program's lanes
-//   slots         GPU memory: blocks interpret them, messages are pushed to slots of the peer's memory
+//   slots         GPU memory: blocks interpret them, messages are pushed to slots of the peer's memory (put)
+//   get           the same, messages stay in their writer's memory, and their readers load them there
 //   ll, ll128     the same, messages travel as lines that carry their flags (NCCL: LL, LL128)
 //   copy_engine   the GPUs' copy engines move the messages, and no multiprocessor is used
 //   nvls          the switch between the GPUs folds and multicasts (NVLink SHARP)
@@ -50,6 +51,8 @@ struct Method {
   bool counted_apart = false;
   /// Why no program of it says how messages are delivered; "": programs say it, since their lanes are interpreted.
   const char* delivery = "";
+  /// Messages that lie in memory which peers can read are read there, others in staging memory of their writer.
+  bool reads_in_place = false;
 
   bool is_on_host() const { return backend == kHost; }
   bool interprets_lanes() const { return *delivery == '\0'; }
@@ -60,7 +63,7 @@ struct Method {
 };
 
 namespace methods {
-extern const Method lanes, slots, ll, ll128, copy_engine, nvls;
+extern const Method lanes, slots, get, ll, ll128, copy_engine, nvls;
 }  // namespace methods
 
 /// A method as the ranks of a communicator can use it. 0: no limit of its own.
@@ -69,10 +72,11 @@ struct UsableMethod {
   std::string why_not = "";   ///< it cannot be used at all; "" if it can
   bool if_forced = false;     ///< it could, if TUTTI_METHOD forced it
   uint64_t message = 0;       ///< bytes of its longest message
-  uint64_t staging = 0;       ///< bytes that all messages of a rank take in a round
+  uint64_t staging = 0;       ///< bytes that all messages of a replica take in a round
   uint64_t window = 0;        ///< bytes of a block that a round moves, …
   uint64_t least_window = 0;  ///< … and for each replica at least
   uint64_t rounds = 0;        ///< of a call
+  uint32_t width = 0;         ///< replicas
 };
 
 /// A backend's methods, the one that runs any plan first.

@@ -31,6 +31,15 @@ void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
   prices.between.alpha += machine_constants().cuda_fence;
 }
 
+/// The same, and the first bytes of a message travel when its descriptor has come and they are asked for. What is not
+/// read in place is copied once more.
+void price_get(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
+  const double way = prices.inside.alpha;
+  price_slots(cost, prices, ranks, width);
+  prices.inside.alpha += way;
+  prices.inside.beta = std::max(prices.inside.beta, 2 * machine_constants().cuda_block_beta / width);
+}
+
 void price_lines(Prices& prices, double bytes) {
   prices.inside.beta *= bytes;
   prices.between.beta *= bytes;
@@ -156,6 +165,7 @@ namespace methods {
 
 const Method lanes{.name = "lanes", .backend = kHost};
 const Method slots{.name = "slots", .backend = kCuda, .price = price_slots};
+const Method get{.name = "get", .backend = kCuda, .price = price_get, .reads_in_place = true};
 const Method ll{.name = "ll",
                 .backend = kCuda,
                 .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLl); },
@@ -191,7 +201,7 @@ const Method nvls{.name = "nvls",
 namespace {
 
 std::vector<const Method*>& registry() {
-  static std::vector<const Method*> all = {&methods::lanes, &methods::slots,       &methods::ll,
+  static std::vector<const Method*> all = {&methods::lanes, &methods::slots,       &methods::get, &methods::ll,
                                            &methods::ll128, &methods::copy_engine, &methods::nvls};
   return all;
 }

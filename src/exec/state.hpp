@@ -102,10 +102,12 @@ struct RankState {
   bool offers = false;         ///< some instruction offers a destination
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   bool watched = true;         ///< some lane may wait for another's progress
+  bool drains = false;         ///< of a GPU: a lane ends when all its messages have been read
   uint64_t advance_bytes = 0;  ///< by which a round advances input and output
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
   const link::SharedRegion* shared[3] = {&link::kNoRegion, &link::kNoRegion,
                                          &link::kNoRegion};  ///< the regions that hold the bases
+  link::SharedRegion* regions = nullptr;  ///< of a GPU: the first two of them, which each call sets; null: none is used
   uint64_t tag = 0;
   link::OutLink* out = nullptr;
   link::InLink* in = nullptr;

@@ -72,6 +72,16 @@ struct SharedRegion {
 
 inline constexpr SharedRegion kNoRegion{};
 
+/// A peer's region as a GPU has it mapped: the entry of a table by the regions' ids. Some ids are the same everywhere.
+struct MappedRegion {
+  const unsigned char* base = nullptr;
+  uint64_t bytes = 0;  ///< 0: it is not mapped
+};
+inline constexpr uint64_t kRegions = 64;
+inline constexpr uint64_t kStagingRegion = 1;    ///< the memory with the writer's staging slots
+inline constexpr uint64_t kAddressRegion = 2;    ///< all memory of the writer's GPU, if it is the reader's: at address 0
+inline constexpr uint64_t kFirstUserRegion = 3;  ///< buffers that were registered
+
 /// Bytes at both ends of a destination that the reader copies itself. The interior lies in pages of the buffer alone.
 struct Edges {
   uint32_t front = 0, back = 0;
@@ -149,6 +159,7 @@ struct OutLink {
   uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
   HostWriter* host = nullptr;  ///< null: messages are all there is
   Form form = Form::Ring;      ///< not Ring: `arena` is kLlSlots slots of push_bytes bytes
+  const unsigned char* staging = nullptr;  ///< of a GPU: where kStagingRegion begins
 };
 
 /// The reading end.
@@ -168,6 +179,7 @@ struct InLink {
   Posted* posted = nullptr;    ///< an engine's, kPostedAhead of them: it can receive a payload at its destination
   bool keeps_posted = false;   ///< destinations posted for any message stay the engine's until some message comes there
   Form form = Form::Ring;      ///< not Ring: `arena` is kLlSlots slots
+  const MappedRegion* regions = nullptr;  ///< of a GPU, kRegions of them: the writer's
 };
 
 /// A message that has arrived, not yet consumed.

@@ -17,8 +17,22 @@ namespace tutti::link {
 /// Bytes of a page.
 uint64_t page_bytes();
 
-/// All mappable memory of this process. Thread-safe.
-class SharedMemory {
+/// Which of a rank's buffers its peers can read.
+class Regions {
+ public:
+  virtual ~Regions() = default;
+  /// The region that holds all `bytes` bytes at `data`; id 0 if there is none.
+  virtual SharedRegion find(const void* data, uint64_t bytes) const = 0;
+  /// Changes when earlier results of `find` may be outdated.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ protected:
+  static constexpr uint64_t kFirstGeneration = 1;
+  std::atomic<uint64_t> generation_{kFirstGeneration};
+};
+
+/// All mappable memory of this process: what `allocate`, `release` and `renew` do changes the generation. Thread-safe.
+class SharedMemory final : public Regions {
  public:
   static SharedMemory& of_this_process();
 
@@ -32,14 +46,11 @@ class SharedMemory {
   /// alone. Throws Error(InvalidArgument) for an address that `allocate` has not returned.
   void release(void* memory);
 
-  /// The region that holds all `bytes` bytes at `data`; id 0 if there is none.
-  SharedRegion find(const void* data, uint64_t bytes) const;
+  SharedRegion find(const void* data, uint64_t bytes) const override;
   /// Replaces the pages [begin, end) of one region by new, zeroed pages that no peer can map. A peer that has the
   /// region mapped keeps the old pages, and its stores are not seen here. No other page is touched. False if the system
   /// refuses.
   bool renew(const unsigned char* begin, const unsigned char* end);
-  /// Changes with every `allocate`, `release` and `renew`: earlier results of `find` may be outdated.
-  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
   /// What another process maps; the descriptor is empty if there is no such region.
   struct Exported {
@@ -60,8 +71,6 @@ class SharedMemory {
   mutable std::mutex mutex_;
   std::map<uintptr_t, Region> regions_;  // by address
   uint64_t last_id_ = 0;
-  static constexpr uint64_t kFirstGeneration = 1;  // nothing has been allocated yet
-  std::atomic<uint64_t> generation_{kFirstGeneration};
 };
 
 /// A peer's regions that this process has mapped.

@@ -54,11 +54,15 @@ plan::Cost cost_of(const plan::Algorithm& algorithm, const CostInputs& s) {
 /// The same bytes for a message of this method as its staging memory has for each set of peers.
 uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const UsableMethod& usable) {
   if (cost.message == plan::Ratio(0)) return kNoPayloads / kGranule * kGranule;  // no message has a payload
-  const uint64_t longest = usable.message > 0 ? std::min(usable.message, inputs.message) : inputs.message;
+  const bool in_place = usable.method->reads_in_place;
+  const uint64_t longest = usable.message == 0 ? inputs.message
+                           : in_place          ? usable.message
+                                               : std::min(usable.message, inputs.message);
   const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
   uint64_t payload = longest;
   if (usable.staging > 0) {
     payload = usable.staging / stages;
+    if (in_place) payload = std::max(std::min(payload, longest), 2 * kGranule) - kGranule;  // as below
   } else if (usable.message == 0) {
     // A plan gets half of the staging memory, so two plans can alternate without waiting for each other.
     const uint64_t share = inputs.staging / 2 / stages;

@@ -124,7 +124,9 @@ CostInputs common_inputs(const std::vector<Rank>& labels) {
 std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink) {
   const std::string far = several_hosts ? "the ranks are of several hosts" : "";
   const std::string torn = nvlink ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
-  return {{.method = &exec::methods::slots},
+  const MachineConstants& known = machine_constants();
+  return {{.method = &exec::methods::slots, .width = static_cast<uint32_t>(known.cuda_slots_width)},
+          {.method = &exec::methods::get, .why_not = far, .message = known.cuda_get_message},
           {.method = &exec::methods::ll, .why_not = far, .message = machine_constants().cuda_ll_up_to, .rounds = 1},
           {.method = &exec::methods::ll128,
            .why_not = far.empty() ? torn : far,

@@ -43,11 +43,12 @@ Predicted predict_width(const Entry& entry, uint64_t bytes, const CostInputs& in
 uint32_t max_width(const Entry& entry, uint64_t bytes, const CostInputs& inputs) {
   const UsableMethod& usable = *entry.usable;
   if (!usable.method->wide) return 1;
+  const uint32_t most = usable.width > 0 ? std::min(usable.width, inputs.max_width) : inputs.max_width;
   uint64_t least = usable.least_window;
   // Threads of a rank: a short call is done before another thread has woken.
   if (usable.method->is_on_host()) least = std::max(least, machine_constants().block_per_thread);
-  if (least == 0) return inputs.max_width;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / least, 1, inputs.max_width));
+  if (least == 0) return most;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / least, 1, most));
 }
 
 /// On the host, as wide as can be; on a device the fewest blocks with which the predicted time is close to the best.
@@ -117,6 +118,7 @@ Row row_of(const Entry& entry, uint64_t bytes, const CallKind& kind, const CostI
     row.deliveries = deliveries_of(entry.algorithm->collective, bytes, inputs.ranks, inputs.hand_over);
     if (!entry.algorithm->direct_stores) row.deliveries.direct_store_from = link::kNever;
   }
+  if (row.method->reads_in_place) row.deliveries.mapped_from = 0;
   row.window = row_window(entry, bytes, row, kind, inputs);
   return row;
 }

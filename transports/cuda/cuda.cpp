@@ -32,15 +32,27 @@ constexpr uint32_t kLinksToAPeer = 3;             // lanes of an algorithm in wh
 constexpr uint64_t kShortest = 4096, kLongest = 128 << 10;  // bytes of a message
 constexpr uint64_t kLinesArena = 4 << 20;                   // what links in lines take together, about
 constexpr uint64_t kShortestInLines = 512;
+constexpr uint64_t kRingBytes = link::kCapacity * link::kLine;
 
 /// Bytes of a slot of links in lines.
 uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
   return link_lane < link::kLl128Lanes ? link::line_slot_bytes(sizes.lines) : link::ll128_slot_bytes(sizes.ll128);
 }
 
-std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
-  const auto slot = [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); };
-  return {new LinkArena(device, sizes.arena, sizes.message, slot),
+/// Links of replicas beyond those have no slots.
+bool has_slots(const LinkSizes& sizes, uint32_t link_lane) {
+  return link_lane % link::kTransferLinkLane / link::kThreadLinkLanes < sizes.slots_width;
+}
+
+/// Of a link: lines, or a ring and its slots.
+uint64_t ring_bytes(const LinkSizes& sizes, uint32_t link_lane) {
+  if (link_lane >= link::kLlLanes) return link::kLlSlots * line_slot(sizes, link_lane);
+  return kRingBytes + (has_slots(sizes, link_lane) ? link::kPushSlots * sizes.message : 0);
+}
+
+std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes, uint64_t staging) {
+  const auto bytes = [sizes](uint32_t link_lane) { return ring_bytes(sizes, link_lane); };
+  return {new LinkArena(device, sizes.arena, staging, bytes),
           [](LinkArena* arena) { Retired::instance().put(arena->device(), std::shared_ptr<LinkArena>(arena)); }};
 }
 
@@ -50,19 +62,29 @@ link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lan
 
 LinkSizes link_sizes(Rank ranks, uint32_t width) {
   LinkSizes sizes;
-  const uint64_t links = uint64_t{kLinksToAPeer} * width * static_cast<uint64_t>(std::max(1, ranks - 1));
+  sizes.slots_width = std::min(width, static_cast<uint32_t>(machine_constants().cuda_slots_width));
+  const uint64_t in_one_replica = uint64_t{kLinksToAPeer} * static_cast<uint64_t>(std::max(1, ranks - 1));
+  const uint64_t links = in_one_replica * sizes.slots_width;
   sizes.message = std::bit_floor(std::clamp(sizes.arena / links / link::kPushSlots, kShortest, kLongest));
   // Only programs of width 1 have links in lines.
-  const uint64_t slot = kLinesArena / (links / width) / link::kLlSlots;
+  const uint64_t slot = kLinesArena / in_one_replica / link::kLlSlots;
   const auto longest = [](uint64_t fits, uint64_t most) {
     return std::bit_floor(std::clamp(fits, kShortestInLines, std::min(most, link::kLongestInLines)));
   };
   sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_ll_up_to);
   sizes.ll128 = longest(slot - slot / 8, machine_constants().cuda_ll128_up_to);
   for (const uint32_t lane : {link::kLlLanes, link::kLl128Lanes}) {
-    sizes.arena += links / width * link::kLlSlots * line_slot(sizes, lane);
+    sizes.arena += in_one_replica * link::kLlSlots * line_slot(sizes, lane);
   }
+  sizes.arena += in_one_replica * (width - sizes.slots_width) * (kRingBytes + link::kStride);
   return sizes;
+}
+
+uint64_t staging_for(const Device& device) {
+  if (PeerMemory::form_for(device) == CudaMemory::Host) return 0;
+  constexpr uint64_t kLeast = 4 << 20, kMost = 256 << 20, kPart = 512;
+  const auto of_gpu = [&] { return std::clamp(device.memory_bytes() / kPart, kLeast, kMost); };
+  return env().cuda_arena ? env().cuda_arena->value : of_gpu();
 }
 
 struct CudaLinks::Request {
@@ -100,8 +122,11 @@ struct CudaLinks::Service {
   }
 };
 
-CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes)
-    : wireup_(wireup), device_(device), sizes_(sizes), service_(std::make_shared<Service>(make_arena(device, sizes))) {
+CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes, uint64_t staging)
+    : wireup_(wireup),
+      device_(device),
+      sizes_(sizes),
+      service_(std::make_shared<Service>(make_arena(device, sizes, staging))) {
   Retired::instance().begin(device);
   Neighbours<LinkArena>::instance().add({wireup.name(), wireup.rank()}, service_->arena);
   wireup.serve(kService,
@@ -123,6 +148,19 @@ Reach CudaLinks::probe(Rank peer) const {
 }
 
 uint64_t CudaLinks::longest_message() const { return sizes_.message; }
+
+unsigned char* CudaLinks::staging() const { return service_->arena->staging(); }
+uint64_t CudaLinks::staging_bytes() const { return service_->arena->staging_bytes(); }
+
+std::array<link::MappedRegion, link::kFirstUserRegion> CudaLinks::regions_of(Rank peer) {
+  std::array<link::MappedRegion, link::kFirstUserRegion> regions{};
+  const bool thread = is_thread(peer);
+  const PeerMemory& theirs = thread ? neighbour(peer).memory() : *mapped_.at(peer);
+  regions[link::kStagingRegion] = {theirs.base(), theirs.bytes()};
+  const bool same = thread && &neighbour(peer).device() == &device_;
+  if (same) regions[link::kAddressRegion] = {nullptr, ~uint64_t{0}};
+  return regions;
+}
 
 std::vector<std::string> CudaLinks::ll128_capable_peers() const {
   if (service_->arena->memory().form() == CudaMemory::Host) return {};
@@ -148,9 +186,10 @@ link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline dea
   }
   return {.ring = ring,
           .consumed = reinterpret_cast<const uint64_t*>(service_->arena->memory().base() + counter),
-          .arena = ring + link::kCapacity * link::kLine,
-          .push_bytes = sizes_.message,
-          .peer = peer};
+          .arena = ring + kRingBytes,
+          .push_bytes = has_slots(sizes_, link_lane) ? sizes_.message : 0,
+          .peer = peer,
+          .staging = service_->arena->memory().base()};
 }
 
 link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadline) {
@@ -165,9 +204,10 @@ link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadl
   }
   return {.ring = ring,
           .consumed = reinterpret_cast<uint64_t*>(counter),
-          .arena = ring + link::kCapacity * link::kLine,
-          .arena_bytes = link::kPushSlots * sizes_.message,
-          .peer = peer};
+          .arena = ring + kRingBytes,
+          .arena_bytes = has_slots(sizes_, link_lane) ? link::kPushSlots * sizes_.message : 0,
+          .peer = peer,
+          .mapped = true};
 }
 
 void CudaLinks::meet(Deadline deadline) {

@@ -6,6 +6,7 @@
 // process, which may wait for other ranks: so all memory is mapped before any kernel runs (meet).
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,17 +20,20 @@ namespace tutti::cuda {
 
 /// What the rank's memory of links is made for.
 struct LinkSizes {
-  uint64_t arena = 16 << 20;  ///< bytes
+  uint64_t arena = 16 << 20;  ///< bytes, without staging memory
   uint64_t message = 0;       ///< bytes of the longest message
   uint64_t lines = 0;         ///< of the longest one that travels by LL; 0: none does
   uint64_t ll128 = 0;         ///< the same for LL128
+  uint32_t slots_width = 1;   ///< links in parallel to each peer that have slots; the others have only descriptors
 };
 /// Equal on all ranks that agree on their number and on TUTTI_MAX_BLOCKS. `width`: links in parallel to each peer.
 LinkSizes link_sizes(Rank ranks, uint32_t width);
+/// Bytes of staging memory of a rank: TUTTI_CUDA_ARENA, or what suits the GPU's memory; 0 where links lie on the host.
+uint64_t staging_for(const Device& device);
 
 class CudaLinks final : public transports::Transport {
  public:
-  CudaLinks(transports::Wireup& wireup, const Device& device, const LinkSizes& sizes);
+  CudaLinks(transports::Wireup& wireup, const Device& device, const LinkSizes& sizes, uint64_t staging);
   ~CudaLinks() override;
 
   const char* name() const override { return "cuda"; }
@@ -37,6 +41,11 @@ class CudaLinks final : public transports::Transport {
   transports::Reach probe(Rank peer) const override;
   transports::Capabilities capabilities(Rank peer, const transports::Word& word) const override;
   uint64_t longest_message() const override;
+  /// This rank's staging memory; its links state where in it a message is.
+  unsigned char* staging() const;
+  uint64_t staging_bytes() const;
+  /// What a peer on this host lets this rank's GPU read, after meet(): the first entries of a table of kRegions.
+  std::array<link::MappedRegion, link::kFirstUserRegion> regions_of(Rank peer);
   /// The ids of the devices that this process sees and to which this one's stores of 128 bytes stay whole: not over
   /// PCIe, so none if links have their memory on the host.
   std::vector<std::string> ll128_capable_peers() const;

@@ -70,6 +70,7 @@ Device::Device(int number) : number_(number) {
   id_ = id_of(handle_);
   model_ = name;
   name_ = fmt::format("GPU {} ({})", number, model_);
+  check(cuda.cuDeviceTotalMem(&memory_bytes_, handle_), name_.c_str());
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
   stream_ = std::make_unique<OwnStream>(*this);

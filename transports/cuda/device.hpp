@@ -59,6 +59,7 @@ class Device {
   /// PCI, as "0000:18:00.0".
   std::string address() const;
   int multiprocessors() const { return multiprocessors_; }
+  uint64_t memory_bytes() const { return memory_bytes_; }
   const OwnStream& stream() const { return *stream_; }
   Rdma rdma() const { return rdma_; }
   void flush_rdma() const;
@@ -74,6 +75,7 @@ class Device {
   CUcontext context_ = nullptr;
   std::string name_, model_, id_;
   int multiprocessors_ = 0;
+  size_t memory_bytes_ = 0;
   Rdma rdma_ = Rdma::None;
   std::unique_ptr<OwnStream> stream_;
 };

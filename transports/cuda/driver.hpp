@@ -19,6 +19,7 @@ namespace tutti::cuda {
   X(cuDeviceGetName)                             \
   X(cuDeviceGetUuid)                             \
   X(cuDeviceGetAttribute)                        \
+  X(cuDeviceTotalMem)                            \
   X(cuDeviceCanAccessPeer)                       \
   X(cuDeviceGetP2PAttribute)                     \
   X(cuDevicePrimaryCtxRetain)                    \

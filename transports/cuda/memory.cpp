@@ -11,6 +11,8 @@
 namespace tutti::cuda {
 namespace {
 
+constexpr uint64_t kPage = 4096;
+
 CUmemAllocationProp properties_of(const Device& device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -61,18 +63,18 @@ bool gives_handles() {
   return gives;
 }
 
-CudaMemory form_for(const Device& device) {
-  if (env().cuda_memory != CudaMemory::Auto) return env().cuda_memory;
-  if (!all_reach()) return CudaMemory::Host;
-  if (gives_descriptors(device)) return CudaMemory::Fd;
-  return gives_handles() ? CudaMemory::Ipc : CudaMemory::Host;
-}
-
 }  // namespace
 
 bool gives_descriptors(const Device& device) {
   return has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
          has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+}
+
+CudaMemory PeerMemory::form_for(const Device& device) {
+  if (env().cuda_memory != CudaMemory::Auto) return env().cuda_memory;
+  if (!all_reach()) return CudaMemory::Host;
+  if (gives_descriptors(device)) return CudaMemory::Fd;
+  return gives_handles() ? CudaMemory::Ipc : CudaMemory::Host;
 }
 
 std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wanted) {
@@ -252,19 +254,14 @@ Fd PeerMemory::share_fd() const {
   return Fd(fd);
 }
 
-LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes,
-                     std::function<uint64_t(uint32_t)> line_slot)
+LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t staging,
+                     std::function<uint64_t(uint32_t)> ring_bytes)
     : device_(device),
-      push_bytes_(push_bytes),
-      line_slot_(std::move(line_slot)),
-      memory_(PeerMemory::create(device, bytes)) {
+      links_((bytes + kPage - 1) / kPage * kPage),
+      ring_bytes_(std::move(ring_bytes)),
+      memory_(PeerMemory::create(device, links_ + staging)) {
   if (memory_->form() == CudaMemory::Host) return;  // which the system has zeroed
-  device.stream().zero(reinterpret_cast<CUdeviceptr>(memory_->base()), memory_->bytes());
-}
-
-uint64_t LinkArena::ring_bytes(uint32_t link_lane) const {
-  if (link_lane >= link::kLlLanes) return link::kLlSlots * line_slot_(link_lane);
-  return link::kCapacity * link::kLine + link::kPushSlots * push_bytes_;
+  device.stream().zero(reinterpret_cast<CUdeviceptr>(memory_->base()), links_);
 }
 
 uint64_t LinkArena::ring(Rank writer, uint32_t link_lane) {
@@ -279,8 +276,8 @@ uint64_t LinkArena::reserve(std::map<Key, uint64_t>& known, const Key& key, uint
   const std::lock_guard lock(mutex_);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  if (bytes > memory_->bytes() - used_) {
-    throw_error(Code::OutOfMemory, "the {} bytes for links on {} are used up; lower TUTTI_MAX_BLOCKS", memory_->bytes(),
+  if (bytes > links_ - used_) {
+    throw_error(Code::OutOfMemory, "the {} bytes for links on {} are used up; lower TUTTI_MAX_BLOCKS", links_,
                 device_.name());
   }
   const uint64_t offset = used_;

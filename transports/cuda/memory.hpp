@@ -39,6 +39,8 @@ class PeerMemory {
   /// Waits for nothing that a device does; what is in memory of a GPU is not known. Throws Error(OutOfMemory |
   /// Unsupported | …).
   static std::shared_ptr<PeerMemory> create(const Device& device, uint64_t bytes);
+  /// That form.
+  static CudaMemory form_for(const Device& device);
   /// The same in memory of the host (Host), zeroed.
   static std::shared_ptr<PeerMemory> create_on_host(const Device& device, uint64_t bytes);
   /// The same in the form Fd.
@@ -82,28 +84,30 @@ class PeerMemory {
   bool registered_ = false;
 };
 
-/// A rank's memory of links: what lies with it of each. The end of a link that comes first reserves it.
+/// A rank's memory of links: what lies with it of each. The end of a link that comes first reserves it. And behind that
+/// the rank's staging memory.
 class LinkArena {
  public:
-  /// Zeroed. Messages have `push_bytes` bytes at most. `line_slot`: bytes of a slot on a link lane of links in lines
-  /// (link/ll.hpp).
-  LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes, std::function<uint64_t(uint32_t)> line_slot);
+  /// The memory of links is zeroed. `ring_bytes`: of ring and slots of a link, by its link lane.
+  LinkArena(const Device& device, uint64_t bytes, uint64_t staging, std::function<uint64_t(uint32_t)> ring_bytes);
   const Device& device() const { return device_; }
   const PeerMemory& memory() const { return *memory_; }
+  unsigned char* staging() const { return memory_->base() + links_; }
+  uint64_t staging_bytes() const { return memory_->bytes() - links_; }
 
   /// The offset of the ring, if there is one, and the slots of the link from `writer`. Throws Error(OutOfMemory).
   uint64_t ring(Rank writer, uint32_t link_lane);
   /// The offset of the counter of the link to `reader`.
   uint64_t counter(Rank reader, uint32_t link_lane);
   /// Bytes of ring and slots.
-  uint64_t ring_bytes(uint32_t link_lane) const;
+  uint64_t ring_bytes(uint32_t link_lane) const { return ring_bytes_(link_lane); }
 
  private:
   using Key = std::pair<Rank, uint32_t>;
   uint64_t reserve(std::map<Key, uint64_t>& known, const Key& key, uint64_t bytes);
   const Device& device_;
-  const uint64_t push_bytes_;
-  const std::function<uint64_t(uint32_t)> line_slot_;
+  const uint64_t links_;  // bytes
+  const std::function<uint64_t(uint32_t)> ring_bytes_;
   std::shared_ptr<PeerMemory> memory_;
   std::mutex mutex_;
   std::map<Key, uint64_t> rings_, counters_;

@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kSeveralHosts = "the ranks are of several hosts";
 // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
 constexpr uint64_t kMaxItems = 512;
+constexpr uint64_t kLeastStaging = 4096;  // bytes in a round, of a block
 
 /// Runs a step on all ranks, and returns why one of them cannot: "rank 1: …", the same on all.
 template <class Step>
@@ -42,7 +43,8 @@ std::string CudaBackend::report() const {
                                           .address = device_.address()},
                             .blocks = resident_,
                             .ll128_to = transport_.ll128_capable_peers(),
-                            .why_no_nvls = tutti::cuda::why_no_multicast(device_)});
+                            .why_no_nvls = tutti::cuda::why_no_multicast(device_),
+                            .staging = transport_.staging_bytes()});
 }
 
 /// All that share a GPU must run on it at the same time, as they wait for each other.
@@ -88,6 +90,7 @@ void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchang
     const Deadline deadline = Deadline::in(context_.init_timeout);
     transport_.meet(deadline);
     if (copies_ != nullptr && is_wanted(methods::copy_engine.name)) copies_->meet(deadline);
+    regions_.meet(device_, transport_, context_.wireup->rank(), context_.wireup->ranks(), *programs_.pool());
   });
   if (!why.empty()) throw_error(Code::Unsupported, "{}", why);
 }
@@ -113,6 +116,13 @@ Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) 
           .message = transport_.longest_message(),
           .max_width = static_cast<uint32_t>(env().max_blocks),
           .links_in_host_memory = env().cuda_memory == CudaMemory::Host};
+}
+
+/// Bytes that each replica of a call may stage in a round: of the rank with least, in as many slots as plans need.
+uint64_t CudaBackend::staging() const {
+  uint64_t least = ~uint64_t{0};
+  for (const Report& report : reports_) least = std::min(least, report.staging);
+  return least / link::kFewestSlots / static_cast<uint64_t>(env().max_blocks);
 }
 
 /// Why no switch between the ranks' GPUs can fold; "": as far as they know, one can.
@@ -161,7 +171,12 @@ std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wante
   // Where it is demanded, messages between other GPUs travel in slots.
   const bool demanded = wanted.forced.contains(methods::ll128.name);
   const bool has_nvls = multimem_ != nullptr;
-  return {{.method = &methods::slots},
+  const std::string no_staging = staging() >= kLeastStaging ? "" : "there is no staging memory that all peers can read";
+  return {{.method = &methods::slots, .width = sizes_.slots_width},
+          {.method = &methods::get,
+           .why_not = far.empty() ? no_staging : far,
+           .message = machine_constants().cuda_get_message,
+           .staging = staging()},
           {.method = &methods::ll, .why_not = far, .message = can.ll_bytes, .rounds = 1},
           {.method = &methods::ll128,
            .why_not = far.empty() && !demanded ? torn : far,

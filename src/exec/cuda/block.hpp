@@ -93,6 +93,37 @@ struct SlotMemory : SystemMemory {
   }
 };
 
+/// Links with a ring of descriptors. Staged payloads lie in memory that the reader maps.
+struct RingWire : link::SlotWire<SlotMemory> {
+  TUTTI_DEVICE static void publish_staged(link::OutLink& out, uint64_t tag, const unsigned char* data,
+                                          uint64_t length) {
+    publish_mapped(out, tag, {.id = link::kStagingRegion, .base = out.staging}, data, length);
+  }
+};
+
+/// A GPU reads messages in the memory of others where a table says that it is mapped.
+struct MappedReads {
+  static constexpr bool kAny = false;
+  static constexpr bool kDrains = true;
+  TUTTI_DEVICE static bool accepts(const Instruction&) { return true; }
+  /// Not 0: no such memory is mapped. Entries may come while the kernel runs.
+  TUTTI_DEVICE static int locate(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
+    if (in.regions == nullptr || arrival.id >= link::kRegions) return 1;
+    const link::MappedRegion& region = in.regions[arrival.id];
+    const uint64_t there = SystemMemory::load(&region.bytes);
+    if (arrival.offset > there || bytes > there - arrival.offset) return 1;
+    const uint64_t base = SystemMemory::load(reinterpret_cast<const uint64_t*>(&region.base));
+    arrival.data = reinterpret_cast<const unsigned char*>(base + arrival.offset);
+    return 0;
+  }
+  TUTTI_DEVICE static void enter_round(RankState&, const LaneState&) {}
+  template <class Group>
+  TUTTI_DEVICE static Outcome move(const Group&, RankState&, LaneState&, const Instruction&, unsigned char*) {
+    return Outcome::Fault;
+  }
+  TUTTI_DEVICE static bool continues(const LaneState&) { return false; }
+};
+
 using Ll = link::LlWire<SystemMemory>;
 using Ll128 = link::Ll128Wire<SystemMemory>;
 
@@ -150,6 +181,10 @@ struct ShortWire {
 template <gpu::KernelKind kKind>
 using BlockWire =
     std::conditional_t<kKind == gpu::KernelKind::Short, ShortWire,
-                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, link::SlotWire<SlotMemory>>>;
+                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, RingWire>>;
+
+/// Programs that read in place have no messages in lines.
+template <gpu::KernelKind kKind>
+using BlockRemote = std::conditional_t<kKind == gpu::KernelKind::Slots, MappedReads, NoRemoteAccess>;
 
 }  // namespace tutti::exec::cuda

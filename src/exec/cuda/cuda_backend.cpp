@@ -26,6 +26,8 @@ using tutti::cuda::check;
 using tutti::cuda::driver;
 using tutti::cuda::WithContext;
 
+/// A peer that reads this rank's memory where it is mapped, and whose memory this rank reads.
+constexpr link::LinkTraits kReadable{{.mapped = true}, {.mapped = true}};
 constexpr double kEndWithin = 2;  // seconds in which kernels notice that they are to end
 
 uint64_t load(const uint64_t& word) {
@@ -45,12 +47,13 @@ CudaBackend::CudaBackend(const BackendContext& context)
       gpu_(device_),
       record_(gpu_),
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
-      transport_(*context.wireup, device_, sizes_),
+      transport_(*context.wireup, device_, sizes_, tutti::cuda::staging_for(device_)),
       links_(*this),
       calls_(record_.host(), *context.failed),
       streams_(device_),
       threads_(static_cast<uint32_t>(env().block_threads)),
-      programs_(device_, gpu_, links_, calls_, threads_, [this] { return runs(); }),
+      programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()}, threads_,
+                [this] { return runs(); }),
       copies_(
           !context.network->has_other_hosts() && context.wireup->ranks() > 1
               ? std::make_unique<Copies>(context, device_, reinterpret_cast<CUdeviceptr>(&record_.device()->counted))
@@ -90,7 +93,9 @@ link::OutLink CudaBackend::connect_out(Rank peer, uint32_t link_lane) {
 
 link::InLink CudaBackend::connect_in(Rank peer, uint32_t link_lane) {
   if (is_far(peer)) return proxy_->connect_in(peer, link_lane);
-  return transport_.connect_in(peer, link_lane, Deadline::in(context_.init_timeout));
+  link::InLink in = transport_.connect_in(peer, link_lane, Deadline::in(context_.init_timeout));
+  in.regions = regions_.of(peer);
+  return in;
 }
 
 std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, const Geometry& geometry,
@@ -98,7 +103,9 @@ std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, cons
   if (*geometry.method == methods::copy_engine) return copies_->compile(plan, geometry);
   if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, *reduction);
   PeerTraits traits;
-  for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) traits.push_back(this->traits(peer));
+  for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
+    traits.push_back(geometry.method->reads_in_place ? kReadable : this->traits(peer));
+  }
   auto made = std::make_unique<CudaExecution>(lower(plan, geometry, traits));
   made->placed = programs_.place(made->program(), word_of(geometry.element_bytes), reduction);
   return made;
@@ -111,7 +118,7 @@ std::unique_ptr<Execution> CudaBackend::compile(const Direct& wanted, const Redu
   const auto far = [this](Rank peer) { return is_far(peer); };
   const Direct direct = proxy_ ? gpu::with_far_apart(wanted, far) : wanted;
   const bool single = proxy_ && !direct.folds.empty();
-  const auto width = static_cast<uint32_t>(env().max_blocks);
+  const uint32_t width = sizes_.slots_width;
   const PeerTraits traits(static_cast<size_t>(ranks), this->traits(0));  // without lines they are alike
   auto made = std::make_unique<CudaExecution>(lower_direct(direct, me, ranks, traits));
   made->placed = programs_.transfers(direct, me, traits, reduction, width, far);
@@ -181,6 +188,8 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
   call.head = head_of(binding, counted);
   call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
   call.out = static_cast<unsigned char*>(binding.out);
+  call.in_region = *binding.in_region;
+  call.out_region = *binding.out_region;
   call.scaled = binding.scale == nullptr ? 0 : binding.scale_by_address ? 2 : 1;
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);

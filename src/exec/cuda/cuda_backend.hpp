@@ -16,6 +16,7 @@
 #include "exec/cuda/cuda_gpu.hpp"
 #include "exec/cuda/multimem.hpp"
 #include "exec/cuda/programs.hpp"
+#include "exec/cuda/regions.hpp"
 #include "exec/cuda/user_streams.hpp"
 #include "exec/gpu/call_count.hpp"
 #include "exec/gpu/lanes.hpp"
@@ -68,6 +69,7 @@ class CudaBackend final : public Backend, private Connector {
   /// Was a call captured? A graph may repeat it.
   bool repeats() const override { return has_captured_; }
   uint64_t finish(double seconds) override;
+  const link::Regions& regions() const override { return regions_; }
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
@@ -77,6 +79,7 @@ class CudaBackend final : public Backend, private Connector {
     uint64_t blocks = 0;                // of a call's kernel that the GPU runs at the same time; at least one
     std::vector<std::string> ll128_to;  // ids of the GPUs to which its stores of 128 bytes stay whole
     std::string why_no_nvls;            // that folds for it and others; "" if there may be one
+    uint64_t staging = 0;               // bytes that peers can read
     static void fields(auto& m, auto& v) {
       constexpr size_t kMaxText = 4096, kMaxDevices = 1024;
       v.text(m.processor.id, kMaxText);
@@ -86,12 +89,14 @@ class CudaBackend final : public Backend, private Connector {
       v.number(m.blocks);
       v.texts(m.ll128_to, kMaxDevices, kMaxText);
       v.words(m.why_no_nvls, kMaxText);
+      v.number(m.staging);
     }
   };
   std::string driver_version() const;
   bool keeps_ll128_whole(size_t one, size_t of) const;
   std::string why_no_nvls() const;
   void map_peers(const WantedMethods& wanted, const Exchange& exchange);
+  uint64_t staging() const;
   std::string agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange);
   std::string make_nvls(const Exchange& exchange);
   std::vector<UsableMethod> usable_methods(const WantedMethods& wanted, bool all_whole, const std::string& why_no_nvls);
@@ -113,6 +118,7 @@ class CudaBackend final : public Backend, private Connector {
   PinnedRecord record_;
   const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
+  GpuRegions regions_;
   Links links_;
   gpu::CallCount calls_;
   UserStreams streams_;

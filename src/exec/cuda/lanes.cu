@@ -17,7 +17,7 @@ template <class T, gpu::KernelKind kKind>
 class Block {
  public:
   using Wire = BlockWire<kKind>;
-  using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, NoRemoteAccess>;
+  using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, BlockRemote<kKind>>;
 
   TUTTI_DEVICE Block(const gpu::LanesCall& call, const BlockGroup& group)
       : call_(call), frame_(call.head), group_(group) {}
@@ -55,6 +55,11 @@ class Block {
     state.faulted = 0;
     state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
     if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
+    if constexpr (kKind == gpu::KernelKind::Slots) {
+      if (state.regions == nullptr) return;
+      state.regions[0] = call_.in_region;
+      state.regions[1] = call_.out_region;
+    }
   }
 
   /// All threads.
@@ -104,7 +109,8 @@ class Block {
     TUTTI_HD_ROLLED
     for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
       const LaneState& waits = lane(item);
-      if (waits.round >= rank(item).rounds) continue;
+      const bool drains = rank(item).drains && waits.await != Await::Nothing;
+      if (waits.round >= rank(item).rounds && !drains) continue;
       frame_.tell({.await = waits.await,
                    .peer = waits.peer,
                    .link_lane = waits.link_lane,

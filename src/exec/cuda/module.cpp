@@ -30,7 +30,7 @@ std::string state() {
                      all_multicast ? "; multicast memory (NVLink SHARP)" : "");
 }
 
-const Method* const kMethods[] = {&methods::slots, &methods::ll, &methods::ll128, &methods::copy_engine,
+const Method* const kMethods[] = {&methods::slots, &methods::get, &methods::ll, &methods::ll128, &methods::copy_engine,
                                   &methods::nvls};
 
 const BackendRegistration cuda({.name = "cuda",

@@ -32,9 +32,10 @@ struct Placed {
 /// Of one rank. One thread at a time; only memory is given back by any thread.
 class Programs {
  public:
-  /// `runs`: may a call of the rank be running? `threads`: of a block. Throws Error(OutOfMemory).
+  /// `staging`: memory that peers read, for programs that stage messages there. `runs`: may a call of the rank be
+  /// running? `threads`: of a block. Throws Error(OutOfMemory).
   Programs(const tutti::cuda::Device& device, const gpu::Gpu& gpu, Links& links, const gpu::CallCount& calls,
-           uint32_t threads, std::function<bool()> runs);
+           gpu::Staging staging, uint32_t threads, std::function<bool()> runs);
   ~Programs();
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
@@ -73,6 +74,7 @@ class Programs {
 
   const tutti::cuda::Device& device_;
   const gpu::CallCount& calls_;
+  const gpu::Staging staging_;
   const uint32_t threads_;
   const std::function<bool()> runs_;
   const std::shared_ptr<Pool> pool_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "exec/method.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::exec::gpu {
@@ -45,13 +46,15 @@ class Builder {
 };
 
 /// A send that another follows leaves the fence to that one, if copying the other's bytes takes no longer than a fence.
+/// What is read in place is not copied.
 std::vector<Instruction> with_fewer_fences(const WindowProgram& window) {
   const double longest = machine_constants().cuda_fence / machine_constants().cuda_block_beta;
   std::vector<Instruction> ops = window.ops;
   const auto sends = [&](uint32_t i) {
     const Instruction& op = ops[i];
+    const bool copies = op.slot != Slot::None || !op.only_sends || op.push_copies;
     return op.outs.begin != op.outs.end && op.arrivals.begin == op.arrivals.end && op.repeats == 1 &&
-           !op.publishes_first && static_cast<double>(op.bytes) <= longest;
+           !op.publishes_first && (!copies || static_cast<double>(op.bytes) <= longest);
   };
   for (const Range& lane : window.lanes) {
     for (uint32_t i = lane.begin; i + 1 < lane.end; ++i) ops[i].defers_fence = sends(i) && sends(i + 1);
@@ -94,7 +97,10 @@ LaneState* add_lanes(Builder& builder, const Program& program, uint32_t threads)
   return builder.add(lanes);
 }
 
-/// A stage has one slot: all that it publishes is pushed before the step ends.
+/// Where messages are pushed, all that a stage publishes is before the step ends. Elsewhere they lie there until they
+/// are read: plans are verified for so many.
+uint32_t slots_of(const Program& program) { return program.method->reads_in_place ? link::kFewestSlots : 1; }
+
 Stage* const* add_stages(Builder& builder, const Program& program, const ReplicaLinks& links, unsigned char* memory) {
   std::vector<Stage*> stages;
   for (const StageNeed& need : program.stages) {
@@ -103,11 +109,11 @@ Stage* const* add_stages(Builder& builder, const Program& program, const Replica
     const auto readers = static_cast<uint32_t>(outs.size());
     const Stage stage{.base = memory,
                       .slot_bytes = aligned(need.slot_bytes),
-                      .slots = 1,
+                      .slots = slots_of(program),
                       .readers = readers,
-                      .held = builder.room<uint64_t>(readers),
+                      .held = builder.room<uint64_t>(size_t{slots_of(program)} * readers),
                       .outs = builder.add(outs)};
-    memory += stage.slot_bytes;
+    memory += stage.slot_bytes * stage.slots;
     stages.push_back(builder.add(std::vector{stage}));
   }
   return builder.add(stages);
@@ -132,10 +138,15 @@ bool is_watched(const Program& program) {
 
 uint64_t scratch_of(const Program& program) { return aligned(program.scratch_bytes * kScratchVersions); }
 
-uint64_t workspace_of_replica(const Program& program) {
-  uint64_t bytes = scratch_of(program);
-  for (const StageNeed& need : program.stages) bytes += aligned(need.slot_bytes);
+/// Of a replica.
+uint64_t stages_of(const Program& program) {
+  uint64_t bytes = 0;
+  for (const StageNeed& need : program.stages) bytes += aligned(need.slot_bytes) * slots_of(program);
   return bytes;
+}
+
+uint64_t workspace_of_replica(const Program& program) {
+  return scratch_of(program) + (program.method->reads_in_place ? 0 : stages_of(program));
 }
 
 }  // namespace
@@ -160,8 +171,17 @@ std::vector<ReplicaLinks> connect_links(const Program& program, Links& links, co
 
 uint64_t workspace_of(const Program& program) { return program.width * workspace_of_replica(program); }
 
+uint64_t staging_of(const Program& program) {
+  return program.method->reads_in_place ? program.width * stages_of(program) : 0;
+}
+
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base) {
+  if (staging_of(program) > around.staging.bytes) {
+    throw_error(Code::Unsupported, "the call's messages need {} bytes of staging memory, of {}: raise TUTTI_CUDA_ARENA",
+                staging_of(program), around.staging.bytes);
+  }
+  const bool in_place = program.method->reads_in_place;
   Builder builder(base);
   const Tables full = add_tables(builder, program.full, around.own_tables);
   Tables last = add_tables(builder, program.last, around.own_tables);
@@ -186,11 +206,21 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     state.bases[2] = workspace;
     state.out = around.out;
     state.in = around.in;
-    state.stages = add_stages(builder, program, links[replica], workspace + scratch_of(program));
+    unsigned char* const stages =
+        in_place ? around.staging.base + replica * stages_of(program) : workspace + scratch_of(program);
+    state.stages = add_stages(builder, program, links[replica], stages);
     state.lanes = lanes + size_t{replica} * state.lane_count;
     state.arithmetic = arithmetic;
+    state.drains = in_place;
     for (int i = 0; i < 3; ++i) state.shared[i] = nullptr;
-    ranks.insert(ranks.end(), state.lane_count, state);
+    for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
+      if (in_place) {
+        state.regions = builder.room<link::SharedRegion>(2);
+        state.shared[0] = state.regions;
+        state.shared[1] = state.regions + 1;
+      }
+      ranks.push_back(state);
+    }
     workspace += workspace_of_replica(program);
   }
   Image image;

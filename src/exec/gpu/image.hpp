@@ -11,11 +11,18 @@
 
 namespace tutti::exec::gpu {
 
+/// Memory of a rank that its peers read.
+struct Staging {
+  unsigned char* base = nullptr;
+  uint64_t bytes = 0;
+};
+
 /// What an image points to beyond itself.
 struct Surroundings {
   link::OutLink* out = nullptr;  ///< all links of the rank, in the GPU's memory
   link::InLink* in = nullptr;
-  unsigned char* workspace = nullptr;  ///< scratch and stages: nothing in it outlives a call
+  unsigned char* workspace = nullptr;  ///< scratch, and stages whose messages are pushed: nothing in it outlives a call
+  Staging staging;                     ///< the other stages, in the same way
   uint32_t threads = 1;                ///< of a block
   bool own_tables = false;             ///< each replica has its own: the kernel writes to them (exec/gpu/transfers.hpp)
 };
@@ -31,6 +38,8 @@ std::vector<ReplicaLinks> connect_links(
 
 /// Bytes of workspace.
 uint64_t workspace_of(const Program& program);
+/// Bytes of staging memory.
+uint64_t staging_of(const Program& program);
 
 struct Image {
   std::vector<unsigned char> bytes;

@@ -97,6 +97,7 @@ struct LanesCall {
   unsigned char* in = nullptr;
   unsigned char* out = nullptr;
   unsigned char scale[8] = {};
+  link::SharedRegion in_region, out_region;  ///< that peers can read, with `in` and with `out`
   TransfersCall transfers;
 };
 

@@ -21,6 +21,8 @@ struct CmaResult {
 
 struct HostRemoteAccess {
   static constexpr bool kAny = true;
+  static constexpr bool kDrains = false;
+  static bool accepts(const Instruction& op) { return (op.remote & kZeroCopyArrivals) != 0; }
 
   /// Sets the address of a message in a region of the writer. 0, or the errno of mapping it. May ask the writer's
   /// control thread.

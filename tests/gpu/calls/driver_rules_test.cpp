@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <thread>
 
 #include "calls/gpu_program.hpp"
 
@@ -300,6 +301,35 @@ TEST_F(DriverRules, ProgramsThatWereUsedLongestAgoMakeRoom) {
     EXPECT_EQ(asked, 0U);
     own.stream.synchronize();
     EXPECT_EQ(own.out.floats(1200)[1199], 2);
+  });
+}
+
+/// With TUTTI_CUDA_PROGRAMS=2M: programs of captured calls are written at once, not in the order of a stream. They are
+/// not written where calls that were made and have not run yet will read.
+TEST_F(DriverRules, ProgramsOfCapturedCallsWaitForThoseOfCallsThatRun) {
+  constexpr size_t kWaiting = 200;
+  for (auto& own : owns_) own->in.set(std::vector<float>(kCount, 1));
+  each_rank([](int rank, tuttiComm_t comm, const Own& own) {
+    const auto call = [&](size_t count) {
+      ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), count, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
+    };
+    for (size_t count = 1001; count <= 1600; ++count) call(count);
+    own.stream.synchronize();
+    own.out.set(std::vector<float>(kCount, -1));
+    meet();
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (size_t count = 1; count <= kWaiting; ++count) call(count);
+    for (size_t count = 2001; rank == 0 && count <= 2800; ++count) {
+      CUgraph graph = nullptr;
+      ASSERT_EQ(cuStreamBeginCapture(own.stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+      call(count);
+      ASSERT_EQ(cuStreamEndCapture(own.stream.get(), &graph), CUDA_SUCCESS);
+      cuGraphDestroy(graph);
+    }
+    own.stream.synchronize();
+    const std::vector<float> sums = own.out.floats(kWaiting + 1);
+    for (size_t i = 0; i < kWaiting; ++i) ASSERT_EQ(sums[i], 2) << i;
+    EXPECT_EQ(sums[kWaiting], -1);
   });
 }
 

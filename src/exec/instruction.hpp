@@ -23,7 +23,10 @@ struct Range {
 enum class Base : uint32_t { Input, Output, Scratch, Message, None };
 
 struct Ref {
+  constexpr Ref() = default;
+  TUTTI_HD constexpr Ref(Base from, uint64_t at) : base(from), offset(at) {}
   Base base = Base::None;
+  uint32_t message = 0;  ///< Message: its number among the instruction's
   uint64_t offset = 0;
 };
 

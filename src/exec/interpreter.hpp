@@ -3,7 +3,8 @@
 //
 // One source serves every kind of processor. Its policies:
 //   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes; all of
-//           them move bytes: leader(), thread(), sync(), broadcast(outcome).
+//           them move bytes: leader(), thread(), threads(), sync(), broadcast(outcome). operands(lane, op): room for the
+//           addresses of an instruction's operands, which all of them fill and read.
 //   Wire    the operations on links (link/wire.hpp). Where some have messages in lines (kLines), Reduce also has
 //           send_lines(group, rank, lane, op, from), and Group any_gave_up(): a barrier, true if the call was ended
 //           while a thread waited for the rest of a message.
@@ -48,6 +49,37 @@ struct Interpreter {
 
   /// Runs the lane's next instruction if it can run now.
   [[gnu::always_inline]] TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
+    Step step;
+    const Outcome outcome = begin_step(group, rank, lane, step);
+    if (step.op == nullptr) return outcome;
+    if (moves_segments(*step.op)) {
+      TUTTI_HD_ROLLED
+      for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) {
+        move_segment(group, rank, lane, step, s);
+      }
+    }
+    return end_step(group, rank, lane, step);
+  }
+
+  // Its parts, for who has no register left to keep anything while bytes are moved.
+
+  /// An instruction that runs, and where its outgoing message is written; null: none does.
+  struct Step {
+    const Instruction* op = nullptr;
+    unsigned char* slot = nullptr;
+  };
+  TUTTI_HD static Step step_of(RankState& rank, LaneState& lane) {
+    const Instruction* const op = lane.next;
+    return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr};
+  }
+
+  /// Does the instruction move its segments one by one?
+  TUTTI_HD static bool moves_segments(const Instruction& op) {
+    return !(Remote::kAny && op.remote != 0) && !(Wire::kLines && op.only_sends);
+  }
+
+  [[gnu::always_inline]] TUTTI_HD static Outcome begin_step(const Group& group, RankState& rank, LaneState& lane,
+                                                            Step& step) {
     Outcome outcome = Outcome::Progress;
     if (group.leader()) {
       outcome = ready(rank, lane);
@@ -57,15 +89,33 @@ struct Interpreter {
     }
     outcome = group.broadcast(outcome);
     if (outcome != Outcome::Progress) return outcome;
-    const Instruction& op = *lane.next;
-    unsigned char* slot = op.slot != Slot::None ? outgoing(rank, lane, op) : nullptr;
-    if (op.publishes_first && group.leader()) publish(rank, lane, op, slot);
-    if (Remote::kAny && op.remote != 0) {
-      outcome = Remote::move(group, rank, lane, op, slot);
+    const Step begun = step_of(rank, lane);
+    if (begun.op->publishes_first && group.leader()) publish(rank, lane, *begun.op, begun.slot);
+    if (Remote::kAny && begun.op->remote != 0) {
+      outcome = Remote::move(group, rank, lane, *begun.op, begun.slot);
       if (outcome != Outcome::Progress || Remote::continues(lane)) return outcome;
-    } else if (!Wire::kLines || !op.only_sends) {
-      move(group, rank, lane, op, slot);
     }
+    step = begun;
+    return outcome;
+  }
+
+  [[gnu::always_inline]] TUTTI_HD static void move_segment(const Group& group, const RankState& rank,
+                                                           const LaneState& lane, const Step& step, uint32_t s) {
+    const Instruction& op = *step.op;
+    const Segment& segment = lane.tables->segments[s];
+    const unsigned char** const operands = group.operands(lane, op);
+    if (s != op.segments.begin) group.sync();  // all have used those of the segment before
+    set_operands<Reduce>(lane, op, segment, operands, group.thread(), group.threads());
+    group.sync();
+    unsigned char* const to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
+    Reduce::run(group, rank.arithmetic, op, segment, to, step.slot == nullptr ? nullptr : step.slot + segment.at,
+                operands);
+  }
+
+  [[gnu::always_inline]] TUTTI_HD static Outcome end_step(const Group& group, RankState& rank, LaneState& lane,
+                                                          const Step& step) {
+    const Instruction& op = *step.op;
+    unsigned char* const slot = step.slot;
     if constexpr (Wire::kLines) {
       if (op.lines && group.any_gave_up()) return Outcome::Waiting;
     }
@@ -290,18 +340,6 @@ struct Interpreter {
     if (op.slot == Slot::Push) return link::push_slot(rank.out[lane.tables->outs[op.push_to].link]);
     const Stage& stage = *rank.stages[op.stage];
     return stage.base + stage.next * stage.slot_bytes;
-  }
-
-  [[gnu::always_inline]] TUTTI_HD static void move(const Group& group, RankState& rank, LaneState& lane,
-                                                   const Instruction& op, unsigned char* slot) {
-    const unsigned char** const operands = lane.operands + group.thread() * lane.operand_room;
-    TUTTI_HD_ROLLED
-    for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
-      const Segment& segment = lane.tables->segments[s];
-      set_operands<Reduce>(lane, op, segment, operands);
-      unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
-      Reduce::run(group, rank.arithmetic, op, segment, to, slot == nullptr ? nullptr : slot + segment.at, operands);
-    }
   }
 
   /// Pushes the message, which is in `slot` or in the rank's own memory, to readers.

@@ -63,8 +63,7 @@ struct LaneState {
   Rank peer = kNoRank;                       ///< the peer that `await` is about,
   uint32_t link_lane = 0;                    ///< and the lane of the link to it
   link::Arrival* arrivals = nullptr;         ///< room for the messages of any instruction
-  const unsigned char** operands = nullptr;  ///< for each thread of the group: room for the operands of any instruction
-  uint32_t operand_room = 0;                 ///< of one thread
+  const unsigned char** operands = nullptr;  ///< room for the operands of any instruction
   alignas(8) unsigned char small[link::kInlineBytes] = {};
   HostLane* host = nullptr;  ///< on a host: what only hosts keep of a lane
 };
@@ -135,17 +134,17 @@ struct InMemory {
   }
 };
 
-/// Sets the addresses of a segment's operands. True if one of them is an address in another process.
+/// Sets the addresses of a segment's operands, of every `step`-th from number `first` on. True if one of them is an
+/// address in another process.
 template <class Reduce = InMemory>
 TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, const Segment& segment,
-                                  const unsigned char** operands) {
+                                  const unsigned char** operands, uint32_t first = 0, uint32_t step = 1) {
   const Ref* sources = lane.tables->sources + segment.sources;
-  uint32_t message = 0;
   bool elsewhere = false;
   TUTTI_HD_ROLLED
-  for (uint32_t k = 0; k < op.sources; ++k) {
+  for (uint32_t k = first; k < op.sources; k += step) {
     if (sources[k].base == Base::Message) {
-      const link::Arrival& arrival = lane.arrivals[message++];
+      const link::Arrival& arrival = lane.arrivals[sources[k].message];
       operands[k] = Reduce::operand(arrival, sources[k].offset);
       elsewhere = elsewhere || arrival.where == link::Where::Cma;
     } else {

@@ -10,6 +10,8 @@ namespace tutti::exec {
 
 struct BlockGroup {
   __device__ uint32_t thread() const { return threadIdx.x; }
+  __device__ uint32_t threads() const { return blockDim.x; }
+  __device__ const unsigned char** operands(const LaneState& lane, const Instruction&) const { return lane.operands; }
   __device__ bool leader() const { return threadIdx.x == 0; }
   __device__ void sync() const { __syncthreads(); }
   __device__ Outcome broadcast(Outcome outcome) const {

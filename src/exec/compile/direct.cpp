@@ -108,7 +108,11 @@ class DirectLowering {
     if (op.bytes > 0) {
       program_.segments.push_back(
           {.bytes = op.bytes, .to = to, .sources = static_cast<uint32_t>(program_.sources.size()), .raw = raw});
-      program_.sources.insert(program_.sources.end(), sources.begin(), sources.end());
+      uint32_t messages = 0;
+      for (Ref source : sources) {
+        if (source.base == Base::Message) source.message = messages++;
+        program_.sources.push_back(source);
+      }
     }
     program_.ops.push_back(op);
   }

@@ -155,8 +155,10 @@ class Scaling {
       for (RunCursor& cursor : cursors) bytes = std::min(bytes, cursor.left());
       Segment segment{.bytes = bytes, .at = at, .sources = static_cast<uint32_t>(program_.sources.size())};
       if (store) segment.to = destination.take(bytes);
+      uint32_t messages = 0;
       for (size_t k = 0; k < cursors.size(); ++k) {
         program_.sources.push_back(cursors[k].take(bytes));
+        if (program_.sources.back().base == Base::Message) program_.sources.back().message = messages++;
         if (!geometry_.scaled || program_.sources.back().base != Base::Input) continue;
         if (segment.raw >= 0)
           throw_error(Code::Unsupported,

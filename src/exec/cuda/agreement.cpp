@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kSeveralHosts = "the ranks are of several hosts";
 // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
 constexpr uint64_t kMaxItems = 512;
-constexpr uint64_t kLeastStaging = 4096;  // bytes in a round, of a block
+constexpr uint64_t kMaxWindow = 64 << 20;  // bytes of a block in a round, also where no message says so
+constexpr uint64_t kLeastStaging = 4096;   // bytes in a round, of a block
 
 /// Runs a step on all ranks, and returns why one of them cannot: "rank 1: …", the same on all.
 template <class Step>
@@ -172,11 +173,12 @@ std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wante
   const bool demanded = wanted.forced.contains(methods::ll128.name);
   const bool has_nvls = multimem_ != nullptr;
   const std::string no_staging = staging() >= kLeastStaging ? "" : "there is no staging memory that all peers can read";
-  return {{.method = &methods::slots, .width = sizes_.slots_width},
+  return {{.method = &methods::slots, .window = kMaxWindow, .width = sizes_.slots_width},
           {.method = &methods::get,
            .why_not = far.empty() ? no_staging : far,
            .message = machine_constants().cuda_get_message,
-           .staging = staging()},
+           .staging = staging(),
+           .window = kMaxWindow},
           {.method = &methods::ll, .why_not = far, .message = can.ll_bytes, .rounds = 1},
           {.method = &methods::ll128,
            .why_not = far.empty() && !demanded ? torn : far,

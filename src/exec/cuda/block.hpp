@@ -14,6 +14,7 @@ namespace tutti::exec::cuda {
 struct BlockShared {
   uint32_t word;     ///< of broadcast()
   uint32_t gave_up;  ///< not 0: some thread has
+  const unsigned char* operands[gpu::kMaxOperands];
 };
 
 class BlockGroup {
@@ -23,6 +24,8 @@ class BlockGroup {
     if (leader()) shared.gave_up = 0;  // broadcast() comes before all waiting
   }
   TUTTI_DEVICE static uint32_t thread() { return ptx::thread_index(); }
+  TUTTI_DEVICE static uint32_t threads() { return ptx::block_size(); }
+  TUTTI_DEVICE const unsigned char** operands(const LaneState&, const Instruction&) const { return shared_.operands; }
   TUTTI_DEVICE static bool leader() { return ptx::thread_index() == 0; }
   TUTTI_DEVICE static void sync() { ptx::sync_block(); }
   TUTTI_DEVICE Outcome broadcast(Outcome outcome) const {
@@ -179,9 +182,8 @@ struct ShortWire {
 };
 
 template <gpu::KernelKind kKind>
-using BlockWire =
-    std::conditional_t<kKind == gpu::KernelKind::Short, ShortWire,
-                       std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, RingWire>>;
+using BlockWire = std::conditional_t<kKind == gpu::KernelKind::Short, ShortWire,
+                                     std::conditional_t<kKind == gpu::KernelKind::Ll, MixedWire, RingWire>>;
 
 /// Programs that read in place have no messages in lines.
 template <gpu::KernelKind kKind>

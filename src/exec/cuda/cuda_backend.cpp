@@ -52,7 +52,7 @@ CudaBackend::CudaBackend(const BackendContext& context)
       calls_(record_.host(), *context.failed),
       streams_(device_),
       threads_(static_cast<uint32_t>(env().block_threads)),
-      programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()}, threads_,
+      programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()},
                 [this] { return runs(); }),
       copies_(
           !context.network->has_other_hosts() && context.wireup->ranks() > 1

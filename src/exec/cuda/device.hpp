@@ -24,11 +24,13 @@
 
 #if defined(__CUDACC__)
 #define TUTTI_DEVICE __device__ __forceinline__
+#define TUTTI_DEVICE_APART __device__ __noinline__
 #else
 #include <atomic>
 #include <bit>
 #include <cmath>
 #define TUTTI_DEVICE inline
+#define TUTTI_DEVICE_APART inline
 #endif
 
 namespace tutti::ptx {
@@ -290,6 +292,9 @@ TUTTI_DEVICE Word fetch_add(Word* at, std::type_identity_t<Word> value) {
 /// Between computations that compilers would else do side by side, with more values live than there are registers for.
 TUTTI_DEVICE void one_by_one() { asm volatile("" ::: "memory"); }
 
+/// What was computed from the value is computed again, rather than kept in registers until here.
+TUTTI_DEVICE void forget(uint32_t& value) { asm volatile("" : "+r"(value)); }
+
 /// Bits that are set.
 TUTTI_DEVICE uint32_t ones(uint32_t bits) {
 #if defined(__CUDACC__)
@@ -327,6 +332,19 @@ TUTTI_DEVICE Pack load_pack(const void* at) {
   return {{value.x, value.y, value.z, value.w}};
 #else
   return *static_cast<const Pack*>(at);
+#endif
+}
+/// The same, begun here: not where the value is used, nor where it turns out to be. What the thread itself has stored
+/// since the last barrier must not be loaded so.
+TUTTI_DEVICE Pack begin_load(const void* at) {
+#if defined(__CUDACC__)
+  Pack pack;
+  asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(pack.words[0]), "=r"(pack.words[1]), "=r"(pack.words[2]), "=r"(pack.words[3])
+               : "l"(at));
+  return pack;
+#else
+  return load_pack(at);
 #endif
 }
 TUTTI_DEVICE void store_pack(void* at, const Pack& pack) {

@@ -20,8 +20,8 @@ namespace tutti::exec::cuda {
 /// Operands in memory.
 template <class Stored>
 struct FromMemory {
-  using Index = uint64_t;
-  TUTTI_DEVICE Stored element(const unsigned char* operand, uint64_t at) const {
+  using Index = uint32_t;
+  TUTTI_DEVICE Stored element(const unsigned char* operand, uint32_t at) const {
     return *reinterpret_cast<const Stored*>(operand + at);
   }
 };
@@ -46,67 +46,212 @@ class Fold {
     if (scaled_ >= 0) scale_ = T::widen(*static_cast<const Stored*>(how.scale));
   }
 
-  static constexpr uint32_t kElements = sizeof(ptx::Pack) / sizeof(Stored);
+  /// Packs that a thread loads before it uses the first of them.
+  static constexpr uint32_t kInFlight = 4;
 
   /// A tree keeps several values of each element: it is folded one by one.
   TUTTI_DEVICE bool by_packs() const { return !tree_; }
 
-  /// The elements of the pack at byte `at`. Needs by_packs().
-  TUTTI_DEVICE ptx::Pack pack(uint64_t at) const {
-    if constexpr (kBytes) {
-      return bytes_pack(at);
-    } else {
-      return values_pack(at);
+  /// The pack at byte `at`. Needs by_packs().
+  TUTTI_DEVICE ptx::Pack pack(uint32_t at) const {
+    if (kRolled && sources_ <= kInFlight) {
+      ptx::Pack loaded[kInFlight];
+      load(0, at, loaded);
+      return fold_loaded(loaded);
     }
+    ptx::Pack folded{};
+    TUTTI_HD_ROLLED
+    for (uint32_t pass = 0; pass < kPasses; ++pass) {
+      Part parts[kPassParts];
+      ptx::Pack loaded[kAtATime];
+      load(0, at, loaded, pass);
+      each_part<kPassParts>([&] {
+        Part part;
+        begin(first_of(loaded[0]), part);
+        add<1>(0, loaded, part);
+        next(loaded);
+        next(parts, part);
+      });
+      TUTTI_HD_ROLLED
+      for (uint32_t j = kAtATime; j < sources_; j += kAtATime) {
+        load(j, at, loaded, pass);
+        each_part<kPassParts>([&] {
+          Part part = parts[0];
+          add<0>(j, loaded, part);
+          next(loaded);
+          next(parts, part);
+        });
+      }
+      each_part<kPassParts>([&] {
+        next(folded, end_of(parts[0]));
+        next(parts, parts[0]);
+      });
+    }
+    return folded;
+  }
+
+  /// The same of at most kInFlight operands that were loaded: each part by itself, so few values are there at a time.
+  template <uint32_t kCount>
+  TUTTI_DEVICE ptx::Pack fold_loaded(ptx::Pack (&loaded)[kCount]) const {
+    each_part<kParts>([&] {
+      Part part;
+      begin(first_of(loaded[0]), part);
+      add<1>(0, loaded, part);
+      TUTTI_HD_UNROLLED
+      for (uint32_t i = 1; i < kCount; ++i) next(loaded[i], {});
+      next(loaded[0], end_of(part));
+    });
+    return loaded[0];
   }
 
   /// The element at byte `at`.
   TUTTI_DEVICE Stored element(Index at) const { return finished(folded(at)); }
 
  private:
-  /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
-  static constexpr uint32_t kAtATime = sizeof(Stored) == 1 ? 2 : kElements;
-  /// Bytes stay in their words: 16 values of their own would take 16 registers.
+  // A pack of elements of 1 byte is folded part by part, in words: all at once would be too many values, and too much
+  // code. The loop over the parts takes the first one and moves the others up, since registers have no index. A pack of
+  // longer elements is one part.
+  static constexpr bool kRolled = sizeof(Stored) == 1;
+  using Bits = std::conditional_t<kRolled, uint32_t, ptx::Pack>;
+  static constexpr uint32_t kParts = sizeof(ptx::Pack) / sizeof(Bits);
+  /// Integers of 1 byte stay in their word: values of their own would take a register each.
   static constexpr bool kBytes = sizeof(Value) == 1;
+  /// Of more operands than are loaded at a time the values are kept from one load to the next: of half a pack, if there
+  /// are as many as 16 in one. The other half is loaded again, out of the cache.
+  static constexpr uint32_t kPasses = kRolled && !kBytes ? 2 : 1, kPassParts = kParts / kPasses;
+  /// Then there are registers for so many loads at a time.
+  static constexpr uint32_t kAtATime = kRolled ? 2 : kInFlight;
+  static constexpr uint32_t kValues = kBytes ? 1 : sizeof(Bits) / sizeof(Stored);
+  /// The values of a part.
+  struct Part {
+    std::conditional_t<kBytes, uint32_t, Value> of[kValues];
+  };
 
-  TUTTI_DEVICE ptx::Pack values_pack(uint64_t at) const {
-    Stored results[kElements];
-    for (uint32_t first = 0; first < kElements; first += kAtATime) {
-      Value values[kAtATime];
-      load_values(0, at, first, values);
-      TUTTI_HD_ROLLED
-      for (uint32_t j = 1; j < sources_; ++j) {
-        add_values(j, at, first, values);
-      }
-      for (uint32_t e = 0; e < kAtATime; ++e) {
-        results[first + e] = finished(values[e]);
-        if constexpr (sizeof(Stored) == 2) ptx::one_by_one();
-      }
-    }
-    ptx::Pack folded;
-    __builtin_memcpy(&folded, results, sizeof folded);
-    return folded;
-  }
-
-  TUTTI_DEVICE ptx::Pack bytes_pack(uint64_t at) const {
-    ptx::Pack folded = bytes_of(0, at);
+  template <uint32_t kCount, class Body>
+  TUTTI_DEVICE static void each_part(Body&& body) {
     TUTTI_HD_ROLLED
-    for (uint32_t j = 1; j < sources_; ++j) {
-      const ptx::Pack next = bytes_of(j, at);
-      for (uint32_t i = 0; i < 4; ++i) {
-        folded.words[i] = by_bytes(folded.words[i], next.words[i], [&](Value x, Value y) { return node(x, y); });
+    for (uint32_t i = 0; i < kCount; ++i) body();
+  }
+  TUTTI_DEVICE static Bits first_of(const ptx::Pack& pack) {
+    if constexpr (kRolled) {
+      return pack.words[0];
+    } else {
+      return pack;
+    }
+  }
+  /// All move up, and `last` comes behind them.
+  TUTTI_DEVICE static void next(ptx::Pack& pack, Bits last) {
+    if constexpr (kRolled) {
+      TUTTI_HD_UNROLLED
+      for (uint32_t i = 0; i < 3; ++i) pack.words[i] = pack.words[i + 1];
+      pack.words[3] = last;
+    } else {
+      pack = last;
+    }
+  }
+  template <uint32_t kCount>
+  TUTTI_DEVICE static void next(ptx::Pack (&loaded)[kCount]) {
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) next(loaded[i], {});
+  }
+  TUTTI_DEVICE static void next(Part (&parts)[kPassParts], const Part& last) {
+    const Part behind = last;
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i + 1 < kPassParts; ++i) parts[i] = parts[i + 1];
+    parts[kPassParts - 1] = behind;
+  }
+
+  /// The packs of the operands from number `j` on; the pass's parts come first. Beyond the last operand some other is
+  /// loaded again: a load under a condition would be waited for at once.
+  template <uint32_t kCount>
+  TUTTI_DEVICE void load(uint32_t j, uint32_t at, ptx::Pack (&loaded)[kCount], uint32_t pass = 0) const {
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) {
+      loaded[i] = ptx::begin_load(operands_[j + i < sources_ ? j + i : j] + at);
+    }
+    if constexpr (kPasses > 1) {
+      if (pass == 0) return;
+      TUTTI_HD_UNROLLED
+      for (uint32_t i = 0; i < kPassParts; ++i) next(loaded);
+    }
+  }
+
+  /// A part of operand 0.
+  TUTTI_DEVICE void begin(Bits bits, Part& part) const {
+    if constexpr (kBytes) {
+      part.of[0] = scaled(0, bits);
+    } else {
+      TUTTI_HD_UNROLLED
+      for (uint32_t e = 0; e < kValues; ++e) {
+        part.of[e] = operand(0, element_of(bits, e));
+        if constexpr (kRolled) ptx::one_by_one();
       }
     }
-    for (uint32_t& word : folded.words) word = by_bytes(word, 0, [&](Value x, Value) { return finished(x); });
-    return folded;
   }
-  TUTTI_DEVICE ptx::Pack bytes_of(uint32_t j, uint64_t at) const {
-    ptx::Pack loaded = ptx::load_pack(operands_[j] + at);
-    if (static_cast<int32_t>(j) != scaled_) return loaded;
-    for (uint32_t& word : loaded.words) {
-      word = by_bytes(word, 0, [&](Value x, Value) { return combine<Value, Op::Prod>(x, scale_); });
+  /// Adds a part of operands kFirst, … of those loaded, which begin with number `j`; as far as there are any.
+  template <uint32_t kFirst, uint32_t kCount>
+  TUTTI_DEVICE void add(uint32_t j, const ptx::Pack (&loaded)[kCount], Part& part) const {
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = kFirst; i < kCount; ++i) {
+      if (j + i < sources_) add(j + i, first_of(loaded[i]), part);
     }
-    return loaded;
+  }
+  TUTTI_DEVICE void add(uint32_t j, Bits bits, Part& part) const {
+    if constexpr (kBytes) {
+      part.of[0] = by_bytes(part.of[0], scaled(j, bits), [&](Value x, Value y) { return node(x, y); });
+    } else {
+      TUTTI_HD_UNROLLED
+      for (uint32_t e = 0; e < kValues; ++e) {
+        part.of[e] = node(part.of[e], operand(j, element_of(bits, e)));
+        if constexpr (kRolled) ptx::one_by_one();
+      }
+    }
+  }
+  TUTTI_DEVICE Bits end_of(const Part& part) const {
+    if constexpr (kBytes) {
+      return by_bytes(part.of[0], 0, [&](Value x, Value) { return finished(x); });
+    } else {
+      Bits bits{};
+      TUTTI_HD_UNROLLED
+      for (uint32_t e = 0; e < kValues; ++e) {
+        set_element(bits, e, finished(part.of[e]));
+        if constexpr (kRolled) ptx::one_by_one();
+      }
+      return bits;
+    }
+  }
+
+  // By shifts: an array of short elements would lie in memory.
+  TUTTI_DEVICE static uint32_t& word_of(Bits& bits, uint32_t e) {
+    if constexpr (kRolled) {
+      return bits;
+    } else {
+      return bits.words[e * sizeof(Stored) / 4];
+    }
+  }
+  TUTTI_DEVICE static Stored element_of(Bits bits, uint32_t e) {
+    Stored element;
+    if constexpr (sizeof(Stored) < 4) {
+      element = static_cast<Stored>(word_of(bits, e) >> 8 * (e * sizeof(Stored) % 4));
+    } else {
+      __builtin_memcpy(&element, &word_of(bits, e), sizeof element);
+    }
+    return element;
+  }
+  /// The bits of the element are 0.
+  TUTTI_DEVICE static void set_element(Bits& bits, uint32_t e, Stored element) {
+    if constexpr (sizeof(Stored) < 4) {
+      using Unsigned = std::make_unsigned_t<Stored>;
+      word_of(bits, e) |= uint32_t{static_cast<Unsigned>(element)} << 8 * (e * sizeof(Stored) % 4);
+    } else {
+      __builtin_memcpy(&word_of(bits, e), &element, sizeof element);
+    }
+  }
+
+  /// Four bytes of operand `j`.
+  TUTTI_DEVICE uint32_t scaled(uint32_t j, uint32_t word) const {
+    if (static_cast<int32_t>(j) != scaled_) return word;
+    return by_bytes(word, 0, [&](Value x, Value) { return combine<Value, Op::Prod>(x, scale_); });
   }
   template <class Function>
   TUTTI_DEVICE static uint32_t by_bytes(uint32_t x, uint32_t y, Function&& function) {
@@ -116,26 +261,6 @@ class Fold {
               << bit;
     }
     return word;
-  }
-
-  TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
-    const unsigned char* const from = operands_[j] + at;
-    const ptx::Pack loaded = ptx::load_pack(from);
-    Stored elements[kElements];
-    __builtin_memcpy(elements, &loaded, sizeof loaded);
-    for (uint32_t e = 0; e < kAtATime; ++e) values[e] = operand(j, elements[first + e]);
-  }
-
-  TUTTI_DEVICE void add_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
-    const ptx::Pack loaded = ptx::load_pack(operands_[j] + at);
-    constexpr uint32_t kPart = sizeof(Stored) >= 4 ? 1 : (kAtATime < 4 ? kAtATime : 4 / sizeof(Stored));
-    for (uint32_t e = 0; e < kAtATime; e += kPart) {
-      Stored part[kPart];
-      __builtin_memcpy(part, reinterpret_cast<const unsigned char*>(&loaded) + (first + e) * sizeof(Stored),
-                       sizeof part);
-      for (uint32_t i = 0; i < kPart; ++i) values[e + i] = node(values[e + i], operand(j, part[i]));
-      if constexpr (kAtATime == kElements) ptx::one_by_one();
-    }
   }
 
   TUTTI_DEVICE Value settle(Value value) const { return rounds_ ? T::widen(T::narrow(value)) : value; }
@@ -187,22 +312,44 @@ class Fold {
   Value scale_{};
 };
 
+constexpr uint32_t kPack = sizeof(ptx::Pack);
+
 /// Bytes to the next whole pack.
-TUTTI_DEVICE uint64_t to_whole_pack(const void* at) {
-  return (0 - reinterpret_cast<uintptr_t>(at)) % sizeof(ptx::Pack);
+TUTTI_DEVICE uint32_t to_whole_pack(const void* at) {
+  return (0 - static_cast<uint32_t>(reinterpret_cast<uintptr_t>(at))) % kPack;
 }
 
-/// Calls pack(at) and element(at) for all bytes of a segment, in steps of `unit` bytes, each thread for its own.
+/// The bytes of a segment that a block moves: elements at both ends, whole packs between them. Of 32 bits, since each
+/// register counts.
+struct Extent {
+  uint32_t head, body_end, bytes;
+};
 /// `alike`: all operands and destinations lie alike within a pack, the first whole one of which begins at `head`.
-template <class Packs, class Elements>
-TUTTI_DEVICE void each(uint64_t bytes, uint32_t unit, bool alike, uint64_t head, Packs&& packs, Elements&& elements) {
-  const uint64_t thread = ptx::thread_index(), threads = ptx::block_size();
+TUTTI_DEVICE Extent extent_of(uint64_t all, bool alike, uint32_t head) {
+  const auto bytes = static_cast<uint32_t>(all);
   head = alike && head < bytes ? head : bytes;
-  const uint64_t body = (bytes - head) / sizeof(ptx::Pack) * sizeof(ptx::Pack);
+  return {head, head + (bytes - head) / kPack * kPack, bytes};
+}
+
+/// Calls element(at) for all elements of `unit` bytes outside of the packs, each thread for its own.
+template <class Elements>
+TUTTI_DEVICE void each_element(const Extent& extent, uint32_t unit, Elements&& elements) {
+  const uint32_t body = extent.body_end - extent.head;
   TUTTI_HD_ROLLED
-  for (uint64_t at = thread * unit; at < bytes - body; at += threads * unit) elements(at < head ? at : at + body);
+  for (uint32_t at = ptx::thread_index() * unit; at < extent.bytes - body; at += ptx::block_size() * unit) {
+    elements(at < extent.head ? at : at + body);
+  }
+}
+
+/// Calls packs(at, apart) for kPlaces packs at a time: the first at byte `at`, each `apart` bytes further, as far as they
+/// are below extent.body_end.
+template <uint32_t kPlaces, class Packs>
+TUTTI_DEVICE void each_pack(const Extent& extent, Packs&& packs) {
+  const uint32_t apart = ptx::block_size() * kPack;
   TUTTI_HD_ROLLED
-  for (uint64_t at = head + thread * sizeof(ptx::Pack); at < head + body; at += threads * sizeof(ptx::Pack)) packs(at);
+  for (uint32_t at = extent.head + ptx::thread_index() * kPack; at < extent.body_end; at += kPlaces * apart) {
+    packs(at, apart);
+  }
 }
 
 TUTTI_DEVICE void store_as(unsigned char* at, const ptx::Pack& pack) { ptx::store_pack(at, pack); }
@@ -212,7 +359,7 @@ TUTTI_DEVICE void store_as(unsigned char* at, const T& element) {
 }
 
 template <class T>
-TUTTI_DEVICE void store_both(unsigned char* to, unsigned char* slot, uint64_t at, const T& value) {
+TUTTI_DEVICE void store_both(unsigned char* to, unsigned char* slot, uint32_t at, const T& value) {
   if (to != nullptr) store_as(to + at, value);
   if (slot != nullptr) store_as(slot + at, value);
 }
@@ -220,28 +367,62 @@ TUTTI_DEVICE void store_both(unsigned char* to, unsigned char* slot, uint64_t at
 /// to[0, bytes) = slot[0, bytes) = from[0, bytes); `to` or `slot` may be null. By bytes of `unit`, to which all are
 /// aligned.
 template <class Unit>
-TUTTI_DEVICE void copy_block(unsigned char* to, unsigned char* slot, const unsigned char* from, uint64_t bytes) {
-  const uint64_t head = to_whole_pack(from);
+TUTTI_DEVICE_APART void copy_block(unsigned char* to, unsigned char* slot, const unsigned char* from, uint64_t bytes) {
+  constexpr uint32_t kPlaces = 4;
+  const uint32_t head = to_whole_pack(from);
   const bool alike = (to == nullptr || to_whole_pack(to) == head) && (slot == nullptr || to_whole_pack(slot) == head);
-  each(
-      bytes, sizeof(Unit), alike, head, [&](uint64_t at) { store_both(to, slot, at, ptx::load_pack(from + at)); },
-      [&](uint64_t at) { store_both(to, slot, at, *reinterpret_cast<const Unit*>(from + at)); });
+  const Extent extent = extent_of(bytes, alike, head);
+  each_element(extent, sizeof(Unit),
+               [&](uint32_t at) { store_both(to, slot, at, *reinterpret_cast<const Unit*>(from + at)); });
+  each_pack<kPlaces>(extent, [&](uint32_t at, uint32_t apart) {
+    ptx::Pack loaded[kPlaces] = {};
+    TUTTI_HD_UNROLLED
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (p == 0 || at + p * apart < extent.body_end) loaded[p] = ptx::begin_load(from + at + p * apart);
+    }
+    TUTTI_HD_UNROLLED
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (p == 0 || at + p * apart < extent.body_end) store_both(to, slot, at + p * apart, loaded[p]);
+    }
+  });
+}
+
+/// Of two operands, the most frequent: two packs of each at a time.
+template <class Fold>
+TUTTI_DEVICE void fold_two(const Fold& fold, const Extent& extent, unsigned char* to, unsigned char* slot,
+                           const unsigned char* first, const unsigned char* second) {
+  constexpr uint32_t kPlaces = Fold::kInFlight / 2;
+  each_pack<kPlaces>(extent, [&](uint32_t at, uint32_t apart) {
+    ptx::Pack loaded[kPlaces][2];
+    TUTTI_HD_UNROLLED
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      const uint32_t place = at + p * apart < extent.body_end ? at + p * apart : at;
+      loaded[p][0] = ptx::begin_load(first + place);
+      loaded[p][1] = ptx::begin_load(second + place);
+    }
+    TUTTI_HD_UNROLLED
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (p == 0 || at + p * apart < extent.body_end) {
+        store_both(to, slot, at + p * apart, fold.fold_loaded(loaded[p]));
+      }
+    }
+  });
 }
 
 template <class T, Op kOp>
-TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                             unsigned char* slot, const unsigned char* const* operands,
-                             FromMemory<typename T::Stored> source) {
+TUTTI_DEVICE_APART void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
+                                   FromMemory<typename T::Stored> source) {
   const Fold<T, kOp, FromMemory<typename T::Stored>> fold(how, op, segment, operands, source);
-  const uint64_t head = to_whole_pack(operands[0]);
+  const uint32_t head = to_whole_pack(operands[0]);
   bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
                (slot == nullptr || to_whole_pack(slot) == head);
   TUTTI_HD_ROLLED
   for (uint32_t j = 1; j < op.sources; ++j) alike = alike && to_whole_pack(operands[j]) == head;
-  each(
-      segment.bytes, sizeof(typename T::Stored), alike, head,
-      [&](uint64_t at) { store_both(to, slot, at, fold.pack(at)); },
-      [&](uint64_t at) { store_both(to, slot, at, fold.element(at)); });
+  const Extent extent = extent_of(segment.bytes, alike, head);
+  each_element(extent, sizeof(typename T::Stored), [&](uint32_t at) { store_both(to, slot, at, fold.element(at)); });
+  if (op.sources == 2) return fold_two(fold, extent, to, slot, operands[0], operands[1]);
+  each_pack<1>(extent, [&](uint32_t at, uint32_t) { store_both(to, slot, at, fold.pack(at)); });
 }
 
 /// The same where messages come in lines: threads read them element by element, and so neighbours the same lines.

@@ -81,7 +81,7 @@ class Block {
       turn &= ~(kMoved | kMore);
       TUTTI_HD_ROLLED
       for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
-        const Outcome outcome = Run::try_step(group_, rank(item), lane(item));
+        const Outcome outcome = step(item);
         if (outcome == Outcome::Fault) return fault(item);
         if (outcome == Outcome::Progress) turn |= kMoved;
         if (outcome != Outcome::LaneDone) turn |= kMore;
@@ -92,6 +92,21 @@ class Block {
       ptx::poll_pause();
       if (turn / 4 % gpu::kTurnsPerPoll == 0 && poll() == Verdict::Stops) return;
     }
+  }
+
+  /// All threads. While bytes are moved only numbers are kept: folds need the registers.
+  TUTTI_DEVICE Outcome step(uint32_t& item) {
+    typename Run::Step step;
+    const Outcome outcome = Run::begin_step(group_, rank(item), lane(item), step);
+    if (step.op == nullptr) return outcome;
+    if (Run::moves_segments(*step.op)) {
+      TUTTI_HD_ROLLED
+      for (uint32_t s = step.op->segments.begin; s < lane(item).next->segments.end; ++s) {
+        Run::move_segment(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)), s);
+        ptx::forget(item);
+      }
+    }
+    return Run::end_step(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)));
   }
 
   /// All threads: what does the host say?

@@ -39,11 +39,10 @@ std::string key_of(const Direct& direct, const Reduction* reduction) {
 }  // namespace
 
 Programs::Programs(const tutti::cuda::Device& device, const gpu::Gpu& gpu, Links& links, const gpu::CallCount& calls,
-                   gpu::Staging staging, uint32_t threads, std::function<bool()> runs)
+                   gpu::Staging staging, std::function<bool()> runs)
     : device_(device),
       calls_(calls),
       staging_(staging),
-      threads_(threads),
       runs_(std::move(runs)),
       pool_(std::make_shared<Pool>(device, env().cuda_programs)),
       freed_(std::make_shared<Freed>()),
@@ -62,12 +61,8 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
                        const Reduction* reduction, bool own_tables) {
   add_links();
   const Arithmetic arithmetic = arithmetic_of(reduction);
-  const gpu::Surroundings around{.out = out_,
-                                 .in = in_,
-                                 .workspace = workspace_for(program),
-                                 .staging = staging_,
-                                 .threads = threads_,
-                                 .own_tables = own_tables};
+  const gpu::Surroundings around{
+      .out = out_, .in = in_, .workspace = workspace_for(program), .staging = staging_, .own_tables = own_tables};
   const uint64_t bytes = gpu::make_image(program, links, arithmetic, around, nullptr).bytes.size();
   const Pool::Block block = memory(bytes);
   const gpu::Image image = gpu::make_image(program, links, arithmetic, around, at<unsigned char>(block));

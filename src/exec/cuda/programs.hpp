@@ -33,9 +33,9 @@ struct Placed {
 class Programs {
  public:
   /// `staging`: memory that peers read, for programs that stage messages there. `runs`: may a call of the rank be
-  /// running? `threads`: of a block. Throws Error(OutOfMemory).
+  /// running? Throws Error(OutOfMemory).
   Programs(const tutti::cuda::Device& device, const gpu::Gpu& gpu, Links& links, const gpu::CallCount& calls,
-           gpu::Staging staging, uint32_t threads, std::function<bool()> runs);
+           gpu::Staging staging, std::function<bool()> runs);
   ~Programs();
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
@@ -75,7 +75,6 @@ class Programs {
   const tutti::cuda::Device& device_;
   const gpu::CallCount& calls_;
   const gpu::Staging staging_;
-  const uint32_t threads_;
   const std::function<bool()> runs_;
   const std::shared_ptr<Pool> pool_;
   const std::shared_ptr<Freed> freed_;

@@ -45,6 +45,22 @@ class Builder {
   std::vector<unsigned char> bytes_;
 };
 
+void check_limits(const Program& program) {
+  if (program.max_sources > kMaxOperands) {
+    throw_error(Code::Unsupported, "a step folds {} operands, where a GPU's kernel folds {}: force another algorithm",
+                program.max_sources, kMaxOperands);
+  }
+  const auto longest = [](const WindowProgram& window) {
+    uint64_t bytes = 0;
+    for (const Segment& segment : window.segments) bytes = std::max(bytes, segment.bytes);
+    return bytes;
+  };
+  const uint64_t bytes = std::max(longest(program.full), longest(program.last));
+  if (bytes > kMaxSegment) {
+    throw_error(Code::Unsupported, "a step moves {} bytes at once, where a GPU's kernel moves {}", bytes, kMaxSegment);
+  }
+}
+
 /// A send that another follows leaves the fence to that one, if copying the other's bytes takes no longer than a fence.
 /// What is read in place is not copied.
 std::vector<Instruction> with_fewer_fences(const WindowProgram& window) {
@@ -82,17 +98,13 @@ Tables with_links(Builder& builder, Tables tables, const WindowProgram& window, 
 }
 
 /// Those of all replicas.
-LaneState* add_lanes(Builder& builder, const Program& program, uint32_t threads) {
+LaneState* add_lanes(Builder& builder, const Program& program) {
   const size_t each = program.last.lanes.size(), count = each * program.width;
   auto* const arrivals = builder.room<link::Arrival>(count * program.max_arrivals);
-  const size_t room = size_t{program.max_sources} * threads;
-  auto* const operands = builder.room<const unsigned char*>(count * room);
   std::vector<LaneState> lanes(count);
   for (size_t i = 0; i < count; ++i) {
     lanes[i].lane = static_cast<uint32_t>(i % each);
     lanes[i].arrivals = arrivals + i * program.max_arrivals;
-    lanes[i].operands = operands + i * room;
-    lanes[i].operand_room = program.max_sources;
   }
   return builder.add(lanes);
 }
@@ -177,6 +189,7 @@ uint64_t staging_of(const Program& program) {
 
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base) {
+  check_limits(program);
   if (staging_of(program) > around.staging.bytes) {
     throw_error(Code::Unsupported, "the call's messages need {} bytes of staging memory, of {}: raise TUTTI_CUDA_ARENA",
                 staging_of(program), around.staging.bytes);
@@ -187,7 +200,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
   Tables last = add_tables(builder, program.last, around.own_tables);
   std::vector<RankState> ranks;
   unsigned char* workspace = around.workspace;
-  LaneState* const lanes = add_lanes(builder, program, around.threads);
+  LaneState* const lanes = add_lanes(builder, program);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     RankState state;
     if (around.own_tables && replica > 0) last = add_tables(builder, program.last, around.own_tables);

@@ -23,7 +23,6 @@ struct Surroundings {
   link::InLink* in = nullptr;
   unsigned char* workspace = nullptr;  ///< scratch, and stages whose messages are pushed: nothing in it outlives a call
   Staging staging;                     ///< the other stages, in the same way
-  uint32_t threads = 1;                ///< of a block
   bool own_tables = false;             ///< each replica has its own: the kernel writes to them (exec/gpu/transfers.hpp)
 };
 
@@ -48,7 +47,7 @@ struct Image {
   uint32_t items = 0;
   const uint32_t* firsts = nullptr;  ///< TransfersCall::firsts, of a program by shape
 };
-/// The image for address `base`. Its size depends on the program and the number of threads alone.
+/// The image for address `base`. Its size depends on the program alone.
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base);
 

@@ -12,8 +12,10 @@
 
 namespace tutti::exec::gpu {
 
-inline constexpr uint32_t kMaxBlocks = 64;    ///< of a rank's call
-inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
+inline constexpr uint32_t kMaxBlocks = 64;                  ///< of a rank's call
+inline constexpr uint32_t kMaxThreads = 512;                ///< of a block
+inline constexpr uint32_t kMaxOperands = 1024;              ///< of an instruction
+inline constexpr uint64_t kMaxSegment = uint64_t{1} << 31;  ///< bytes
 inline constexpr uint32_t kTurnsPerPoll =
     512;  ///< turns without progress from one look at the host's words to the next
 

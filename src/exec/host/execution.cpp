@@ -54,7 +54,6 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
     lanes[i].lane = static_cast<uint32_t>(i);
     lanes[i].arrivals = arrivals_.data() + i * program.max_arrivals;
     lanes[i].operands = operands_.data() + i * program.max_sources;
-    lanes[i].operand_room = program.max_sources;
     lanes[i].host = &host_lanes_[i];
   }
   state.lanes = lanes.data();

@@ -11,6 +11,8 @@ namespace tutti::exec {
 struct HostGroup {
   static bool leader() { return true; }
   static uint32_t thread() { return 0; }
+  static uint32_t threads() { return 1; }
+  static const unsigned char** operands(const LaneState& lane, const Instruction&) { return lane.operands; }
   static void sync() {}
   static Outcome broadcast(Outcome outcome) { return outcome; }
 };

@@ -1,9 +1,12 @@
 """What nvcc made of the kernels, read in the binary: binary_test.py FATBIN... [-- NVCC SOURCE FLAGS...]
 
 For each GPU that the fatbin holds code for, and each kernel:
-  - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and nothing is spilled;
-  - no function is called: a call costs registers in the whole kernel;
-  - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines.
+  - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and nothing is spilled with
+    floats of 2 bytes and more; with others little, which is live around a call of a fold;
+  - no function is called but those that fold and copy: a call costs registers in the whole kernel;
+  - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines;
+  - those functions load 4 times before they use what comes first, so a thread has so many loads in flight; where
+    elements have 1 byte and operands are more than 4, twice.
 
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes, and there is no other fence of
@@ -32,7 +35,11 @@ import tempfile
 MOST_REGISTERS = 64
 # A function of the compiler; what jumps to a label is a loop that threads leave at different times. Waiting for some
 # threads of a warp is a function of a few instructions on GPUs before 9.0, which takes no registers.
-FUNCTION = r"\bCALL\S* `\(\$(?!\S*_warpsync)"
+FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|10fold_block|10copy_block))"
+IN_FLIGHT = 4
+BYTES = r"_(?:[ui]8|f8e\dm\d)$"  # kernels of elements of 1 byte
+# Instructions that keep values in memory: in a kernel, around calls of folds, and in a fold.
+SPILLS = ((BYTES, 64, 56), (r"_[ui]\d+$", 12, 2), ("", 0, 0))
 OPERATORS, OPERATORS_ON_BITS = 4, 3  # sum, product, minimum, maximum; and, or, exclusive or
 
 
@@ -70,16 +77,52 @@ def accesses(ptx):
             for name, text in kernels.items()}
 
 
+def loads_in_flight(code):
+    """Of each group of 16-byte loads: how many are begun before the result of one is used."""
+    groups, waiting = [], []
+    for line in code.splitlines():
+        text = re.sub(r"/\*.*?\*/", "", line).strip()
+        instruction = re.match(r"(?:@!?\w+ )?([A-Z]\S*)\s+(.*?)\s*;", text)
+        if not instruction:
+            continue
+        name, operands = instruction.groups()
+        first, _, others = operands.partition(",")
+        used = {int(r) for r in re.findall(r"\bR(\d+)", operands if name.startswith("ST") else others)}
+        if any(used & set(range(r, r + 4)) for r in waiting):
+            groups.append(len(waiting))
+            waiting = []
+        if re.match(r"LDG?\.E\S*\.128", name):
+            waiting.append(int(first.strip().lstrip("R")))
+    return groups
+
+
+def spills_of(name):
+    """How many a kernel may have, and a fold in it."""
+    return next(most for kind, *most in SPILLS if re.search(kind, name))
+
+
+def wrong_with_function(name, function, code):
+    """The same of a function that folds or copies, which this kernel calls."""
+    groups = loads_in_flight(code)
+    spilled = code.count("SpillRefill")
+    bytewise = re.search(BYTES, name)
+    wants = [(sum(count >= IN_FLIGHT for count in groups) >= (2 if "fold_block" in function else 1), f"loads in flight: {groups}"),
+             (bytewise or all(count >= IN_FLIGHT for count in groups), f"loads in flight: {groups}"),
+             (spilled <= spills_of(name)[1], f"{spilled} spills")]
+    return [f"{function}: {text}" for good, text in wants if not good]
+
+
 def wrong_with(name, code, registers, source):
     """What is wrong with this kernel: a list of texts."""
     def count(pattern):
         return len(re.findall(pattern, code))
 
-    spilled = [line.strip() for line in code.splitlines() if "SpillRefill" in line]
+    functions = by_function(code, r"^(\$tutti_\w+\$_Z\w+):")
+    spilled = [line.strip() for line in re.split(r"^\$tutti_\w+\$_Z\w+:", code, flags=re.M)[0].splitlines() if "SpillRefill" in line]
     loaded, stored = count(r"\bLDG?\.E\S*\.128"), count(r"\bSTG?\.E\S*\.128")
     fences = count(r"\bMEMBAR\.\w+\.SYS")
     wants = [(registers <= MOST_REGISTERS, f"{registers} registers"),
-             (not spilled, f"{len(spilled)} spills, as {spilled[:1]}"),
+             (len(spilled) <= spills_of(name)[0], f"{len(spilled)} spills, as {spilled[:1]}"),
              (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions")]
     if name.startswith("tutti_multimem_"):
         used = source or {}
@@ -87,8 +130,14 @@ def wrong_with(name, code, registers, source):
                   (used.get("fence.proxy.alias", 0) >= 4 and used.get("ld.acquire", 0) > 0, f"flags and fences: {used}")]
         return [text for good, text in wants if not good]
 
+    for function, part in functions.items():
+        if re.search("fold_block|copy_block", function):
+            wants += [(False, text) for text in wrong_with_function(name, function, part)]
+    called = sum("fold_block" in function for function in functions)
+
     folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
     short = name.startswith("tutti_short_")
+    wants.append((short or called == folds, f"{called} functions that fold, of {folds} operators"))
     # Of slots: the first operand and the others of each fold, and a copy; each stores to a buffer, to a link, or to both.
     # Of lines: an operand of a fold, and the lines that are sent.
     in_slots = (0, 0) if short else (2 * folds + 1, 2 * folds + 2)

@@ -33,6 +33,8 @@ struct BlockGroup {
   const uint32_t number;
   bool leader() const { return number == 0; }
   uint32_t thread() const { return number; }
+  uint32_t threads() const { return block.threads; }
+  static const unsigned char** operands(const LaneState& lane, const Instruction&) { return lane.operands; }
   void sync() const { block.all.arrive_and_wait(); }
   Outcome broadcast(Outcome outcome) const {
     if (leader()) block.outcome = outcome;
@@ -120,10 +122,6 @@ class BlockRanks {
       EXPECT_TRUE(one.staging.assign(one.execution->stages()));
       one.scratch.resize(one.execution->scratch_bytes + 1);
       one.replica().bind({.in = one.in.data(), .out = one.out.data(), .tag = 42}, one.scratch.data(), *one.links);
-      for (LaneState& lane : one.replica().lanes) {  // operands of each thread
-        lane.operand_room = one.execution->program().max_sources;
-        lane.operands = one.operands.emplace_back(threads * lane.operand_room).data();
-      }
     }
   }
 
@@ -162,7 +160,6 @@ class BlockRanks {
     std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20), scratch;
     link::Arena arena{memory.data(), memory.size()};
     Staging staging{arena};
-    std::list<std::vector<const unsigned char*>> operands;
     std::unique_ptr<HostExecution> execution;
   };
 

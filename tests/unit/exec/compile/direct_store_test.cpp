@@ -27,6 +27,7 @@ struct Sketch {
   Instruction& recv(Rank peer, Ref to) { return add({{Base::Message, 0}}, to, {peer}, {}, kBytes); }
   Instruction& fold(std::vector<Rank> peers, Ref mine, Ref to, std::vector<Rank> readers) {
     std::vector<Ref> sources(peers.size(), Ref{Base::Message, 0});
+    for (size_t k = 0; k < sources.size(); ++k) sources[k].message = static_cast<uint32_t>(k);
     sources.push_back(mine);
     Instruction& op = add(sources, to, peers, readers, kBytes);
     deliver(op, Delivery::Address);

@@ -322,8 +322,9 @@ TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
   constexpr uint64_t kCount = 3000;  // elements: more than a tile
   std::vector<std::vector<uint32_t>> from;
   std::vector<link::Arrival> arrivals;
-  std::vector<Ref> sources(kMessages, Ref{Base::Message, 0});
+  std::vector<Ref> sources;
   for (uint32_t k = 0; k < kMessages; ++k) {
+    sources.emplace_back(Base::Message, 0).message = k;
     from.emplace_back(kCount, k + 1);
     arrivals.push_back({.data = reinterpret_cast<unsigned char*>(from.back().data()),
                         .where = link::Where::Cma,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -59,5 +60,31 @@ template <class T>
 [[nodiscard]] Memory<T> allocate(size_t count) {
   return Memory<T>(count);
 }
+
+/// A buffer of a GPU that all ranks' calls on this communicator read in place: see tuttiCommRegister. It ends with the
+/// object, which the communicator outlives. Empty after a move.
+class Registration {
+ public:
+  Registration() = default;
+  /// Every rank makes one at the same place among its calls. Throws Error(Unsupported) on all ranks, or none.
+  Registration(tuttiComm_t comm, const void* buffer, size_t bytes) : comm_(comm) {
+    check(tuttiCommRegister(comm, buffer, bytes, &number_));
+  }
+  Registration(Registration&& other) noexcept : comm_(other.comm_), number_(std::exchange(other.number_, 0)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Registration() {
+    if (number_ != 0) tuttiCommDeregister(comm_, number_);
+  }
+  /// False where there was nothing to gain: host memory, a single rank, ranks of one process on one GPU.
+  bool is_used() const { return number_ != 0; }
+
+ private:
+  tuttiComm_t comm_ = nullptr;
+  uint64_t number_ = 0;
+};
 
 }  // namespace tutti

@@ -69,6 +69,22 @@ tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count) {
   });
 }
 
+tuttiResult_t tuttiCommRegister(tuttiComm_t comm, const void* buffer, size_t bytes, uint64_t* registration) {
+  return guarded([&] {
+    required(registration, "registration") = 0;
+    if (buffer == nullptr) throw_error(Code::InvalidArgument, "register: the buffer is NULL");
+    if (bytes == 0) throw_error(Code::InvalidArgument, "register: the buffer has no bytes");
+    *registration = comm::add_buffer(communicator_of(comm), buffer, bytes);
+  });
+}
+
+tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, uint64_t registration) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    if (registration != 0) comm::drop_buffer(communicator, registration);
+  });
+}
+
 tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
   return guarded([&] {
     constexpr size_t kShortest = offsetof(tuttiCallInfo, method);

@@ -121,6 +121,11 @@ class Communicator {
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
   std::optional<SplitResult> split(int colour, int key);
+  /// Registers a buffer in memory of this backend (by number), while all ranks register one in theirs of the same kind.
+  /// Returns the registration's number; 0 if there is nothing to gain. By the thread whose ticket is served.
+  uint64_t add_buffer(uint8_t backend, const void* data, uint64_t bytes);
+  /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
+  void drop_buffer(uint64_t registration);
   /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
@@ -198,12 +203,14 @@ class Communicator {
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;
-  uint64_t calls_ = 0;                        // collectives
-  uint64_t enqueued_ = 0;                     // of them on asynchronous backends
-  uint64_t digest_ = 0;                       // of all collectives, in order
-  const Prepared* current_ = nullptr;         // the running call, or the last one …
-  const BackendCalls* current_on_ = nullptr;  // … and where it runs
-  uint64_t sent_ = 0;                         // bytes, by the calls that have succeeded
+  uint64_t calls_ = 0;                                              // collectives
+  uint64_t enqueued_ = 0;                                           // of them on asynchronous backends
+  uint64_t digest_ = 0;                                             // of all collectives, in order
+  const Prepared* current_ = nullptr;                               // the running call, or the last one …
+  const BackendCalls* current_on_ = nullptr;                        // … and where it runs
+  uint64_t sent_ = 0;                                               // bytes, by the calls that have succeeded
+  std::map<uint64_t, std::pair<uint8_t, uint64_t>> registrations_;  // by number: backend, and the id there
+  uint64_t last_registration_ = 0;
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

@@ -6,6 +6,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "base/printable.hpp"
 #include "comm/communicator.hpp"
 #include "control/describe.hpp"
 
@@ -75,6 +76,51 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
     diagnostics_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
   }
   return std::nullopt;
+}
+
+uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t bytes) {
+  unusable_status().throw_if_bad();
+  BackendCalls& on = *on_[backend];
+  on.check_served(rank(), title());
+  const Deadline deadline = Deadline::in(timeouts_.of_init());
+  const CallSpec spec{.registers = true};
+  board_->enter(++calls_, spec);
+  diagnostics_.begin(calls_, spec);
+  digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
+  try {
+    const auto with_all = [&](std::string mine) { return exchange(std::move(mine), deadline); };
+    const std::vector<std::string> kinds = with_all(on.name());
+    for (size_t peer = 0; peer < kinds.size(); ++peer) {
+      if (kinds[peer] == on.name()) continue;
+      throw_error(Code::InvalidUsage, "register: rank {} registers memory of {}, and rank {} of {}", rank(), on.name(),
+                  peer, printable(kinds[peer]));
+    }
+    const uint64_t id = on.backend().add_region(data, bytes, with_all);
+    board_->leave(calls_);
+    if (id == 0) return 0;
+    registrations_[++last_registration_] = {backend, id};
+    return last_registration_;
+  } catch (const Error& error) {
+    if (error.code() == Code::Unsupported || error.code() == Code::InvalidUsage) {  // found by all ranks: they go on
+      board_->leave(calls_);
+      diagnostics_.end();
+      throw;
+    }
+    diagnostics_.fail(error.code(), error.what()).throw_if_bad();
+  } catch (const std::exception& error) {
+    diagnostics_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
+  }
+  return 0;
+}
+
+void Communicator::drop_buffer(uint64_t registration) {
+  const auto found = registrations_.find(registration);
+  if (found == registrations_.end()) {
+    throw_error(Code::InvalidArgument, "registration {} is not one of this communicator, or has ended", registration);
+  }
+  const auto [backend, id] = found->second;
+  registrations_.erase(found);
+  if (on_[backend]->refused().empty()) on_[backend]->backend().drop_region(id);
 }
 
 void Communicator::fail(Code code, const std::string& text) { endpoint_->fail(code, control::said_by(rank(), text)); }

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/process_generation.hpp"
 #include "comm/group_run.hpp"
+#include "comm/placement.hpp"
 #include "comm/stream.hpp"
 #include "comm/ticket.hpp"
 #include "exec/pending.hpp"
@@ -282,6 +283,19 @@ void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key
   t_open.group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
                                   made(split_with_ticket(*comm, ticket, colour, key));
                                 }});
+}
+
+uint64_t add_buffer(const std::shared_ptr<Communicator>& comm, const void* data, uint64_t bytes) {
+  if (in_group()) throw_error(Code::InvalidUsage, "tuttiCommRegister cannot be called within a group");
+  const uint8_t backend = backend_of(data);
+  const TicketGuard guard(*comm, comm->take_ticket());
+  return comm->add_buffer(backend, data, bytes);
+}
+
+void drop_buffer(const std::shared_ptr<Communicator>& comm, uint64_t registration) {
+  if (in_group()) throw_error(Code::InvalidUsage, "tuttiCommDeregister cannot be called within a group");
+  const TicketGuard guard(*comm, comm->take_ticket());
+  comm->drop_buffer(registration);
 }
 
 double group_estimate() {

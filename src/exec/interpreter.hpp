@@ -3,16 +3,15 @@
 //
 // One source serves every kind of processor. Its policies:
 //   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes; all of
-//           them move bytes: leader(), thread(), threads(), sync(), broadcast(outcome). operands(lane, op): room for the
-//           addresses of an instruction's operands, which all of them fill and read.
+//           them move bytes: leader(), thread(), threads(), sync(), broadcast(outcome). operands(lane, op): room for
+//           the addresses of an instruction's operands, which all of them fill and read.
 //   Wire    the operations on links (link/wire.hpp). Where some have messages in lines (kLines), Reduce also has
 //           send_lines(group, rank, lane, op, from), and Group any_gave_up(): a barrier, true if the call was ended
 //           while a thread waited for the rest of a message.
 //   Reduce  folds and copies bytes: run(group, how, op, segment, to, slot, operands); copy(group, to, from, bytes).
 //           operand(arrival, offset): what run() gets for a message.
 //   Remote  what goes beyond messages: a rank reads and writes the memory of others (exec/host/remote_access.hpp).
-//           accepts(op): its messages may be in regions; locate() finds them. kDrains: a lane ends when its readers are
-//           done (RankState::drains); else who runs the lanes sees to that.
+//           kDrains: a lane ends when its readers are done (RankState::drains).
 //
 // State lies in memory that the whole group sees. Lanes of one rank may run on different processors: each is written by
 // its own group, and others read its `progress` alone.
@@ -26,20 +25,6 @@
 #include "link/wire.hpp"
 
 namespace tutti::exec {
-
-/// For processors whose messages are all in memory that they can load from.
-struct NoRemoteAccess {
-  static constexpr bool kAny = false;
-  static constexpr bool kDrains = false;
-  TUTTI_HD static bool accepts(const Instruction&) { return false; }
-  TUTTI_HD static int locate(const link::InLink&, link::Arrival&, uint64_t) { return 0; }
-  TUTTI_HD static void enter_round(RankState&, const LaneState&) {}
-  template <class Group>
-  TUTTI_HD static Outcome move(const Group&, RankState&, LaneState&, const Instruction&, unsigned char*) {
-    return Outcome::Fault;
-  }
-  TUTTI_HD static bool continues(const LaneState&) { return false; }
-};
 
 template <class Group, class Wire, class Reduce, class Remote>
 struct Interpreter {
@@ -73,7 +58,6 @@ struct Interpreter {
     return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr};
   }
 
-  /// Does the instruction move its segments one by one?
   TUTTI_HD static bool moves_segments(const Instruction& op) {
     return !(Remote::kAny && op.remote != 0) && !(Wire::kLines && op.only_sends);
   }
@@ -209,8 +193,7 @@ struct Interpreter {
 
   TUTTI_HD static Outcome enter_round(RankState& rank, LaneState& lane) {
     if (lane.round >= rank.rounds) {
-      if constexpr (Remote::kDrains) return rank.drains ? drain(rank, lane) : Outcome::LaneDone;
-      return Outcome::LaneDone;
+      return Remote::kDrains && rank.drains ? drain(rank, lane) : Outcome::LaneDone;
     }
     const Tables& tables = lane.round < rank.full_rounds ? rank.full : rank.last;
     const Range ops = tables.lanes[lane.lane];
@@ -333,13 +316,6 @@ struct Interpreter {
       if (out.acked < held[i]) return wait(lane, Await::Staging, out);
     }
     return Outcome::Progress;
-  }
-
-  TUTTI_HD static unsigned char* outgoing(RankState& rank, LaneState& lane, const Instruction& op) {
-    if (op.slot == Slot::Small) return lane.small;
-    if (op.slot == Slot::Push) return link::push_slot(rank.out[lane.tables->outs[op.push_to].link]);
-    const Stage& stage = *rank.stages[op.stage];
-    return stage.base + stage.next * stage.slot_bytes;
   }
 
   /// Pushes the message, which is in `slot` or in the rank's own memory, to readers.

@@ -127,6 +127,14 @@ TUTTI_HD inline unsigned char* address(const LaneState& lane, const Ref& ref) {
   return moved(lane.bases[static_cast<uint32_t>(ref.base)], ref.offset);
 }
 
+/// Where the instruction's outgoing message is written. Not for Slot::None.
+TUTTI_HD inline unsigned char* outgoing(const RankState& rank, LaneState& lane, const Instruction& op) {
+  if (op.slot == Slot::Small) return lane.small;
+  if (op.slot == Slot::Push) return link::push_slot(rank.out[lane.tables->outs[op.push_to].link]);
+  const Stage& stage = *rank.stages[op.stage];
+  return stage.base + stage.next * stage.slot_bytes;
+}
+
 /// Messages that are in memory are given by their address.
 struct InMemory {
   TUTTI_HD static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {

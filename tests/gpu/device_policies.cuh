@@ -5,6 +5,7 @@
 #include <cuda/atomic>
 
 #include "exec/interpreter.hpp"
+#include "exec/no_remote_access.hpp"
 
 namespace tutti::exec {
 

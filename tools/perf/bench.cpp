@@ -70,6 +70,10 @@ RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::
   first_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
   second_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
   comm_.barrier();  // an allocation may wait for kernels of the process, and they for this rank
+  if (!options.mapped) return;
+  for (const std::byte* const buffer : {first_there_, second_there_}) {
+    registered_.emplace_back(comm_.handle(), buffer, most + 2 * GuardedBuffer::kGuard);
+  }
 }
 
 std::byte* RankBench::address(const Place& place) const {

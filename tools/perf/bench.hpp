@@ -10,6 +10,7 @@
 #include "tools/perf/guarded_buffer.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/pattern.hpp"
+#include "tutti/memory.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::tools {
@@ -66,6 +67,7 @@ class RankBench {
   std::optional<GuardedBuffer> first_, second_;
   std::optional<Gpu> gpu_;
   std::byte *first_there_ = nullptr, *second_there_ = nullptr;  // the two buffers with their guards, on the GPU
+  std::vector<Registration> registered_;
   Place in_, out_;
   uint64_t seed_ = 1;
 };

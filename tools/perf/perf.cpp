@@ -112,8 +112,8 @@ void read_words(Words& words, bool last_given) {
   options.mapped = words.mapped != 0;
   options.device = words.device == "cuda";
   if (options.graphs > 0 && !options.device) throw_error(Code::InvalidArgument, "-G needs --device cuda");
-  if (options.device && (options.mapped || words.blocking == 0)) {
-    throw_error(Code::InvalidArgument, "--device cuda has neither -R nor -z: calls go to a stream of CUDA");
+  if (options.device && words.blocking == 0) {
+    throw_error(Code::InvalidArgument, "--device cuda has no -z: calls go to a stream of CUDA");
   }
   options.time_of = static_cast<TimeOf>(words.time_of);
 }
@@ -238,7 +238,8 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(CLI::Range(0, 1));
   command
       .add_option("-R,--local_register", words.mapped,
-                  "1: buffers are tuttiMemAlloc's, which the ranks of a host can map; 0: malloc's; default 0")
+                  "1: buffers are tuttiMemAlloc's, which the ranks of a host can map, or with --device cuda registered "
+                  "(tuttiCommRegister); 0: malloc's, or the GPU's and not registered; default 0")
       ->check(CLI::Range(0, 1));
   command.add_option("--device", words.device, "where the buffers lie: host or cuda; default host")
       ->check(CLI::IsMember({"host", "cuda"}));

@@ -53,6 +53,7 @@ namespace tutti::cuda {
   X(cuMemGetAllocationGranularity)               \
   X(cuMemCreate)                                 \
   X(cuMemRelease)                                \
+  X(cuMemRetainAllocationHandle)                 \
   X(cuMemAddressReserve)                         \
   X(cuMemAddressFree)                            \
   X(cuMemMap)                                    \

@@ -25,7 +25,7 @@ constexpr std::array<const char*, ncclNumResults> kTexts = {
     "in progress",
     "a wait passed its deadline"};
 
-/// NULL is the only handle that Tutti gives out for a buffer or a window.
+/// NULL is the only handle that Tutti gives out for a buffer that one rank registers alone.
 ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
   live(comm);
   if (handle == nullptr) return ncclSuccess;
@@ -110,12 +110,19 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff
         NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
     if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
-    return ncclSuccess;
+    uint64_t registration = 0;
+    const tuttiResult_t result = tuttiCommRegister(live(comm).comm, buffer, size, &registration);
+    if (result == tuttiUnsupported) return ncclSuccess;  // as NCCL does: there is no window
+    *window = reinterpret_cast<ncclWindow_t>(uintptr_t{registration});
+    return done(result);
   });
 }
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t window) {
-  return guarded(comm, [&] { return deregister(comm, window, "window"); });
+  return guarded(comm, [&] {
+    live(comm);
+    return done(tuttiCommDeregister(comm->comm, reinterpret_cast<uintptr_t>(window)));
+  });
 }
 
 // Tutti counts no memory of GPUs; a communicator without a GPU has none.

@@ -6,6 +6,7 @@
 #include "exec/cuda/device.hpp"
 #include "exec/gpu/lanes.hpp"
 #include "exec/interpreter.hpp"
+#include "exec/no_remote_access.hpp"
 #include "link/ll.hpp"
 
 namespace tutti::exec::cuda {

@@ -48,6 +48,7 @@ CudaBackend::CudaBackend(const BackendContext& context)
       record_(gpu_),
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
       transport_(*context.wireup, device_, sizes_, tutti::cuda::staging_for(device_)),
+      regions_(device_, transport_),
       links_(*this),
       calls_(record_.host(), *context.failed),
       streams_(device_),
@@ -253,6 +254,7 @@ std::string CudaBackend::driver_version() const {
 }
 
 std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit) const {
+  regions_.drop_if_freed(data);
   const std::optional<Allocation> in = allocation_of(data);
   const auto begin = reinterpret_cast<uint64_t>(data);
   if (!in) return "is not device memory, or was freed";

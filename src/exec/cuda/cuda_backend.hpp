@@ -70,6 +70,8 @@ class CudaBackend final : public Backend, private Connector {
   bool repeats() const override { return has_captured_; }
   uint64_t finish(double seconds) override;
   const link::Regions& regions() const override { return regions_; }
+  uint64_t add_region(const void* data, uint64_t bytes, const Exchange& exchange) override;
+  void drop_region(uint64_t id) override { regions_.drop(id); }
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
@@ -118,7 +120,7 @@ class CudaBackend final : public Backend, private Connector {
   PinnedRecord record_;
   const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
-  GpuRegions regions_;
+  mutable GpuRegions regions_;  // what was freed is noticed when it is used
   Links links_;
   gpu::CallCount calls_;
   UserStreams streams_;

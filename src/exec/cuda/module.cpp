@@ -30,8 +30,8 @@ std::string state() {
                      all_multicast ? "; multicast memory (NVLink SHARP)" : "");
 }
 
-const Method* const kMethods[] = {&methods::slots, &methods::get, &methods::ll, &methods::ll128, &methods::copy_engine,
-                                  &methods::nvls};
+const Method* const kMethods[] = {&methods::slots, &methods::get,         &methods::ll,
+                                  &methods::ll128, &methods::copy_engine, &methods::nvls};
 
 const BackendRegistration cuda({.name = "cuda",
                                 .summary = "memory of GPUs that reach each other's, or their hosts' networks",

@@ -1,5 +1,6 @@
 // The interpreter as a GPU runs it: each lane by a block of threads, the lanes of a rank at the same time.
 #include "exec/interpreter.hpp"
+#include "exec/no_remote_access.hpp"
 
 #include <gtest/gtest.h>
 

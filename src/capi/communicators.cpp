@@ -74,7 +74,10 @@ tuttiResult_t tuttiCommRegister(tuttiComm_t comm, const void* buffer, size_t byt
     required(registration, "registration") = 0;
     if (buffer == nullptr) throw_error(Code::InvalidArgument, "register: the buffer is NULL");
     if (bytes == 0) throw_error(Code::InvalidArgument, "register: the buffer has no bytes");
-    *registration = comm::add_buffer(communicator_of(comm), buffer, bytes);
+    if (reinterpret_cast<uintptr_t>(buffer) + bytes < bytes) {
+      throw_error(Code::InvalidArgument, "register: the buffer of {} bytes would pass the end of memory", bytes);
+    }
+    comm::submit_buffer(communicator_of(comm), buffer, bytes, [registration](uint64_t made) { *registration = made; });
   });
 }
 

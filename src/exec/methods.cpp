@@ -17,27 +17,26 @@ using plan::StepKind;
 constexpr const char* kCuda = "cuda";
 constexpr double kLl = 2, kLl128 = 16.0 / 15;  // bytes that travel for a byte of a message
 
-/// A block of threads moves, and folds on its way, so many bytes and no more; never more than the link carries.
-void bound_by_blocks(Prices& prices, uint32_t width) {
-  const double beta = machine_constants().cuda_block_beta / width;
+/// Blocks take so long for a byte of a message, from its writer's memory to its reader's, and no less than the link.
+void bound_by_blocks(Prices& prices, double of_one, uint32_t width) {
+  const double beta = of_one / width;
   prices.inside.beta = std::max(prices.inside.beta, beta);
   prices.between.beta = std::max(prices.between.beta, beta);
 }
 
-/// Each round ends with a descriptor and a fence.
+/// A byte is loaded twice: by its writer, which stores it in a slot, and there by its reader. Each round ends with a
+/// descriptor and a fence.
 void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
-  bound_by_blocks(prices, width);
+  bound_by_blocks(prices, 2 * machine_constants().cuda_block_local, width);
   prices.inside.alpha += machine_constants().cuda_fence;
   prices.between.alpha += machine_constants().cuda_fence;
 }
 
-/// The same, and the first bytes of a message travel when its descriptor has come and they are asked for. What is not
-/// read in place is copied once more.
-void price_get(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
-  const double way = prices.inside.alpha;
-  price_slots(cost, prices, ranks, width);
-  prices.inside.alpha += way;
-  prices.inside.beta = std::max(prices.inside.beta, 2 * machine_constants().cuda_block_beta / width);
+/// A byte is loaded by its writer, which stages it (unless it can be read in place), and by its reader from there. The
+/// first bytes of a message travel when its descriptor has come and they are asked for.
+void price_get(plan::Cost&, Prices& prices, Rank, uint32_t width) {
+  bound_by_blocks(prices, machine_constants().cuda_block_local + machine_constants().cuda_block_peer, width);
+  prices.inside.alpha += prices.inside.alpha + machine_constants().cuda_fence;
 }
 
 void price_lines(Prices& prices, double bytes) {
@@ -56,7 +55,7 @@ void price_copies(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t) {
 /// Of a buffer of S bytes, a GPU's links carry (1 + 1/n) · S in each direction: out, S that the switch reads to fold
 /// and S/n that this GPU stores; in, S/n that the switch has folded and S that it multicasts. The switch folds.
 void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
-  bound_by_blocks(prices, width);
+  bound_by_blocks(prices, machine_constants().cuda_block_peer, width);
   prices.gamma = 0;
   prices.inside.alpha += machine_constants().cuda_fence;
   cost.sent = cost.received = plan::Ratio(ranks + 1, ranks);

@@ -112,6 +112,26 @@ std::vector<CallCase> lane_cases(const exec::Method& method, const plan::RankPla
   return cases.take();
 }
 
+/// On GPUs that read each other's memory: what is registered is read in place, the rest in staging memory.
+std::vector<CallCase> get_cases(const plan::RankPlan& plan) {
+  Cases cases(exec::methods::get, plan);
+  CallCase& staged = cases.add("staged", {.mapped = true}, {.mapped = true});
+  staged.geometry.rules.mapped_from = 0;
+  const CallCase plain = staged;
+  cases.add_long("many rounds", plain);
+  CallCase& one = cases.add("one element", plain);
+  one.geometry.count = one.geometry.window = 1;
+  cases.add("width 2", plain).geometry.width = 2;
+  for (const bool outputs : {false, true}) {
+    CallCase& in_place = cases.add(outputs ? "all buffers registered" : "inputs registered", plain);
+    in_place.geometry.shared[0] = true;
+    in_place.geometry.shared[1] = outputs;
+    const CallCase registered = in_place;
+    cases.add_long(outputs ? "many rounds, registered" : "many rounds, inputs registered", registered);
+  }
+  return cases.take();
+}
+
 /// Packs of four elements, the last of a round not full.
 std::vector<CallCase> nvls_cases(const plan::RankPlan& plan) {
   Cases cases(exec::methods::nvls, plan);
@@ -141,6 +161,7 @@ std::vector<CallCase> cases_of(const exec::Method& method, const plan::RankPlan&
   if (method == exec::methods::nvls) return nvls_cases(plan);
   if (method == exec::methods::copy_engine) return copy_engine_cases(plan);
   if (method == exec::methods::lanes) return host_cases(plan);
+  if (method == exec::methods::get) return get_cases(plan);
   link::Access near = pushes();
   // The last round's messages in lines, and those of the others too long for them; or all.
   if (method == exec::methods::ll) near.ll_bytes = plan.shape.ranks % 2 == 0 ? 64 : kRoomy;

@@ -62,7 +62,8 @@ uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const Usabl
   uint64_t payload = longest;
   if (usable.staging > 0) {
     payload = usable.staging / stages;
-    if (in_place) payload = std::max(std::min(payload, longest), 2 * kGranule) - kGranule;  // as below
+    if (in_place && payload < 2 * kGranule) return 0;
+    if (in_place) payload = std::min(payload, longest) - kGranule;  // rounding may lengthen a chunk by a granule
   } else if (usable.message == 0) {
     // A plan gets half of the staging memory, so two plans can alternate without waiting for each other.
     const uint64_t share = inputs.staging / 2 / stages;

@@ -44,8 +44,9 @@ select::MeasuredGpus measured_gpus(const topo::Graph& graph, const std::vector<t
 
 /// This machine's GPUs, with ranks on them in order, each a process, as `tutti perf --device cuda` places them.
 select::MachineInputs machine_of_gpus(const Options& options) {
-  if (!options.topology.empty() || options.hosts > 1) {
-    throw_error(Code::InvalidArgument, "--device cuda is about the GPUs of this machine: leave out --topo and --hosts");
+  if (options.hosts > 1) {
+    throw_error(Code::InvalidArgument,
+                "--device cuda is about the GPUs of this machine: leave out --hosts, or give a topology (--topo)");
   }
   topo::Graph graph = topo::gpu_topology();
   const std::vector<topo::NodeId> gpus = graph.all(topo::NodeKind::Gpu);
@@ -63,13 +64,16 @@ select::MachineInputs machine_of_gpus(const Options& options) {
 }
 
 select::MachineInputs machine_of(const Options& options) {
-  if (options.device == "cuda") return machine_of_gpus(options);
   if (!options.topology.empty()) {
     const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts);
+    if (options.device == "cuda" && graph.all(topo::NodeKind::Gpu).empty()) {
+      throw_error(Code::InvalidArgument, "--device cuda: {} has no GPU", options.topology);
+    }
     select::MachineInputs made = select::inputs_of(graph, options.ranks);
     if (select::is_job(graph)) made.notes.ends = "ranks";
     return made;
   }
+  if (options.device == "cuda") return machine_of_gpus(options);
   const Rank ranks = options.ranks > 0 ? options.ranks : 2 * options.hosts;
   if (ranks < options.hosts) {
     throw_error(Code::InvalidArgument, "-n {}: {} need at least as many ranks", ranks,
@@ -94,9 +98,9 @@ void print_text(const Options& options, Collective collective, uint64_t bytes, c
   const std::string size = collective == Collective::Barrier ? "" : " of " + to_text(Bytes{bytes});
   fmt::print("{}{} on {}", name_of(collective), size, counted(static_cast<uint64_t>(s.ranks), "rank"));
   if (notes.hosts > 1) fmt::print(" of {}", counted(static_cast<uint64_t>(notes.hosts), "host"));
-  fmt::print(", {}\n", options.device == "cuda"   ? "GPUs of this machine"
-                       : options.topology.empty() ? "this machine"
-                                                  : "on the " + notes.ends + " of " + options.topology);
+  fmt::print(", {}\n", !options.topology.empty()  ? "on the " + notes.ends + " of " + options.topology
+                       : options.device == "cuda" ? "GPUs of this machine"
+                                                  : "this machine");
   fmt::print("{}\n", select::machine_text(s, notes));
   for (const std::string& note : notes.unknown) fmt::print("  note: {}\n", wrapped(note, 8));
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
@@ -163,7 +167,10 @@ void add_explain(CLI::App& app) {
   add_call(*command, options->collective, options->bytes, options->ranks);
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
-  command->add_option("--device", options->device, "cuda: calls on memory of this machine's GPUs; default host")
+  command
+      ->add_option("--device", options->device,
+                   "cuda: calls on memory of this machine's GPUs, or those of --topo, which has ranks on its "
+                   "GPUs by itself; default host")
       ->check(CLI::IsMember({"host", "cuda"}));
   add_nvlink(*command, options->nvlink);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")

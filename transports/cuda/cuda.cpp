@@ -108,12 +108,13 @@ struct CudaLinks::Service {
   explicit Service(std::shared_ptr<LinkArena> memory) : arena(std::move(memory)) {}
   const std::shared_ptr<LinkArena> arena;
   std::mutex mutex;
-  std::map<uint64_t, std::shared_ptr<const OwnBuffer>> buffers;  // by id
+  std::map<uint64_t, std::shared_ptr<OwnBuffer>> buffers;  // by id
 
   Fd piece(uint32_t of) {
     const std::lock_guard lock(mutex);
     const auto found = buffers.find(of / kPieces);
-    if (found == buffers.end()) throw_error(Code::InvalidArgument, "buffer {} is not registered", of / kPieces);
+    if (found == buffers.end() || found->second == nullptr)
+      throw_error(Code::InvalidArgument, "buffer {} is not registered", of / kPieces);
     return found->second->piece(of % kPieces);
   }
 
@@ -152,6 +153,7 @@ CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& size
 CudaLinks::~CudaLinks() {
   Retired::instance().end(device_);
   for (auto& [peer, memory] : mapped_) Retired::instance().put(device_, std::move(memory));
+  for (auto& [whose, buffer] : buffers_) Retired::instance().put(device_, std::move(buffer));
 }
 
 bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }
@@ -233,13 +235,12 @@ void CudaLinks::meet(Deadline deadline) {
   }
 }
 
-void CudaLinks::share(uint64_t id, std::shared_ptr<const OwnBuffer> buffer) {
-  const std::lock_guard lock(service_->mutex);
-  if (buffer != nullptr) {
-    service_->buffers[id] = std::move(buffer);
-  } else {
-    service_->buffers.erase(id);
+void CudaLinks::share(uint64_t id, std::shared_ptr<OwnBuffer> buffer) {
+  {
+    const std::lock_guard lock(service_->mutex);
+    std::swap(service_->buffers[id], buffer);
   }
+  Retired::instance().put(device_, std::move(buffer));
 }
 
 link::MappedRegion CudaLinks::map_buffer(Rank peer, const BufferReport& report, Deadline deadline) {
@@ -256,13 +257,13 @@ link::MappedRegion CudaLinks::map_buffer(Rank peer, const BufferReport& report, 
     return {reinterpret_cast<const unsigned char*>(report.address), report.bytes()};
   }
   auto& buffer = buffers_[{peer, report.id}];
-  buffer.reset();
+  Retired::instance().put(device_, std::exchange(buffer, nullptr));
   const auto piece = [&](size_t number) {
     Answer answer{};
     return ask(peer, {static_cast<uint32_t>(report.id * kPieces + number), static_cast<uint32_t>(Part::Buffer)}, answer,
                deadline);
   };
-  buffer = std::make_unique<MappedBuffer>(device_, report, piece, fmt::format("rank {}", peer));
+  buffer = std::make_shared<MappedBuffer>(device_, report, piece, fmt::format("rank {}", peer));
   return buffer->region();
 }
 

@@ -56,7 +56,7 @@ class CudaLinks final : public transports::Transport {
   /// Error(PeerFailed | Timeout | Unsupported | ProtocolError).
   void meet(Deadline deadline);
   /// Lets peers ask for the buffer's descriptors; no longer, if it is null.
-  void share(uint64_t id, std::shared_ptr<const OwnBuffer> buffer);
+  void share(uint64_t id, std::shared_ptr<OwnBuffer> buffer);
   /// A peer's buffer, as this rank's GPU reads it, mapped in place of the one that had this id before. May wait for
   /// kernels of this process. Throws what MappedBuffer throws, and what asking the peer throws.
   link::MappedRegion map_buffer(Rank peer, const BufferReport& report, Deadline deadline);
@@ -82,7 +82,7 @@ class CudaLinks final : public transports::Transport {
   std::map<Rank, std::shared_ptr<LinkArena>> neighbours_;  // memory of this process's ranks
   std::vector<bool> whole_;                                // peers to whom stores of 128 bytes stay whole; empty: none
   std::map<Rank, std::shared_ptr<PeerMemory>> mapped_;     // memory of other processes' ranks
-  std::map<std::pair<Rank, uint64_t>, std::unique_ptr<MappedBuffer>> buffers_;  // of those, by peer and region
+  std::map<std::pair<Rank, uint64_t>, std::shared_ptr<MappedBuffer>> buffers_;  // of those, by peer and region
 };
 
 }  // namespace tutti::cuda

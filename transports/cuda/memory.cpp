@@ -258,6 +258,7 @@ LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t staging,
                      std::function<uint64_t(uint32_t)> ring_bytes)
     : device_(device),
       links_((bytes + kPage - 1) / kPage * kPage),
+      staging_(staging),
       ring_bytes_(std::move(ring_bytes)),
       memory_(PeerMemory::create(device, links_ + staging)) {
   if (memory_->form() == CudaMemory::Host) return;  // which the system has zeroed

@@ -93,7 +93,7 @@ class LinkArena {
   const Device& device() const { return device_; }
   const PeerMemory& memory() const { return *memory_; }
   unsigned char* staging() const { return memory_->base() + links_; }
-  uint64_t staging_bytes() const { return memory_->bytes() - links_; }
+  uint64_t staging_bytes() const { return memory_->form() == CudaMemory::Host ? 0 : staging_; }
 
   /// The offset of the ring, if there is one, and the slots of the link from `writer`. Throws Error(OutOfMemory).
   uint64_t ring(Rank writer, uint32_t link_lane);
@@ -106,7 +106,7 @@ class LinkArena {
   using Key = std::pair<Rank, uint32_t>;
   uint64_t reserve(std::map<Key, uint64_t>& known, const Key& key, uint64_t bytes);
   const Device& device_;
-  const uint64_t links_;  // bytes
+  const uint64_t links_, staging_;  // bytes
   const std::function<uint64_t(uint32_t)> ring_bytes_;
   std::shared_ptr<PeerMemory> memory_;
   std::mutex mutex_;

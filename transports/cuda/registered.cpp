@@ -21,6 +21,13 @@ uint64_t number_of(CUdeviceptr at) {
   return driver().cuPointerGetAttributes(1, &what, &value, at) == CUDA_SUCCESS ? number : 0;
 }
 
+int device_of(CUdeviceptr at) {
+  int device = -1;
+  CUpointer_attribute what = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+  void* value = &device;
+  return driver().cuPointerGetAttributes(1, &what, &value, at) == CUDA_SUCCESS ? device : -1;
+}
+
 bool was_allocated(CUdeviceptr at) {
   uint32_t allocated = 0;
   CUpointer_attribute what = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
@@ -54,16 +61,13 @@ OwnBuffer::OwnBuffer(const Device& device, const void* data, uint64_t bytes, uin
   const WithContext with(device.context());
   const auto first = reinterpret_cast<CUdeviceptr>(data);
   report_.id = id;
-  number_ = number_of(first);
   for (CUdeviceptr next = first; next < first + bytes;) {
     CUdeviceptr begin = 0;
     size_t extent = 0;
     const CUresult result = driver().cuMemGetAddressRange(&begin, &extent, next);
-    if (result != CUDA_SUCCESS || number_of(next) == 0) {
-      throw_error(Code::InvalidArgument,
-                  "at byte {} of {} the buffer is no memory of {}, or the driver does not know "
-                  "its extent: {}",
-                  next - first, bytes, device.name(), driver().describe(result));
+    if (result != CUDA_SUCCESS || device_of(next) != device.number()) {
+      throw_error(Code::InvalidArgument, "at byte {} of {} the buffer is no memory of {}", next - first, bytes,
+                  device.name());
     }
     if (report_.pieces.empty()) report_.address = begin;
     add_piece(begin, extent);
@@ -91,6 +95,7 @@ void OwnBuffer::add_piece(CUdeviceptr begin, uint64_t bytes) {
     open_to_all(device_, begin, bytes);
   }
   report_.pieces.push_back(std::move(piece));
+  numbers_.push_back(number_of(begin));
 }
 
 OwnBuffer::~OwnBuffer() {
@@ -106,7 +111,16 @@ bool OwnBuffer::holds(const void* data, uint64_t bytes) const {
   return at <= all && bytes <= all - at;
 }
 
-bool OwnBuffer::was_freed() const { return number_of(report_.address) != number_; }
+bool OwnBuffer::was_freed(const void* data, uint64_t bytes) const {
+  const auto from = reinterpret_cast<uint64_t>(data);
+  uint64_t begin = report_.address;
+  for (size_t i = 0; i < numbers_.size() && begin < from + bytes; ++i) {
+    const uint64_t end = begin + report_.pieces[i].bytes;
+    if (end > from && number_of(begin) != numbers_[i]) return true;
+    begin = end;
+  }
+  return false;
+}
 
 Fd OwnBuffer::piece(size_t number) const {
   if (number >= handles_.size()) throw_error(Code::Unsupported, "the buffer has no piece {}", number);

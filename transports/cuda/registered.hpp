@@ -50,8 +50,8 @@ class OwnBuffer {
   const BufferReport& report() const { return report_; }
   const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(report_.address); }
   bool holds(const void* data, uint64_t bytes) const;
-  /// Has the user freed the memory at `data`, and perhaps allocated other memory there?
-  bool was_freed() const;
+  /// Has the user freed some of these bytes, and perhaps allocated other memory there?
+  bool was_freed(const void* data, uint64_t bytes) const;
   /// The descriptor of a piece. Throws Error(Unsupported).
   Fd piece(size_t number) const;
 
@@ -60,7 +60,7 @@ class OwnBuffer {
   const Device& device_;
   BufferReport report_;
   std::vector<CUmemGenericAllocationHandle> handles_;  // by piece; empty: pieces have handles in the report
-  uint64_t number_ = 0;                                // the driver's, of the first allocation
+  std::vector<uint64_t> numbers_;                      // the driver's, by piece
 };
 
 /// A buffer of another process, as this rank's GPU reads it.

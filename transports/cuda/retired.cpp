@@ -7,6 +7,7 @@
 namespace tutti::cuda {
 
 void Retired::put(const Device& device, std::shared_ptr<void> memory) {
+  if (memory == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
     if (ranks_[&device] == 0) return;  // then it is freed here, by the end of `memory`

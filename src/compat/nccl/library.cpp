@@ -110,11 +110,9 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff
         NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
     if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
-    uint64_t registration = 0;
-    const tuttiResult_t result = tuttiCommRegister(live(comm).comm, buffer, size, &registration);
-    if (result == tuttiUnsupported) return ncclSuccess;  // as NCCL does: there is no window
-    *window = reinterpret_cast<ncclWindow_t>(uintptr_t{registration});
-    return done(result);
+    static_assert(sizeof(ncclWindow_t) == sizeof(uint64_t), "a window is written where its pointer lies");
+    const tuttiResult_t result = tuttiCommRegister(live(comm).comm, buffer, size, reinterpret_cast<uint64_t*>(window));
+    return result == tuttiUnsupported ? ncclSuccess : done(result);  // as NCCL: then there is no window
   });
 }
 

@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kSeveralHosts = "the ranks are of several hosts";
 // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
 constexpr uint64_t kMaxItems = 512;
+constexpr uint64_t kLanesOfAll = 3;        // of a plan in which all ranks are peers, and transfers
 constexpr uint64_t kMaxWindow = 64 << 20;  // bytes of a block in a round, also where no message says so
 constexpr uint64_t kLeastStaging = 4096;   // bytes in a round, of a block
 
@@ -125,7 +126,7 @@ uint64_t CudaBackend::add_region(const void* data, uint64_t bytes, const Exchang
   tutti::cuda::BufferReport mine;
   std::string why = on_all_ranks(exchange, [&] { mine = regions_.offer(data, bytes); });
   const auto fail = [&] {
-    if (mine.id != 0) regions_.drop(mine.id);
+    if (mine.id != 0) regions_.withdraw(mine.id);
     throw_error(Code::Unsupported, "{}", why);
   };
   if (!why.empty()) fail();
@@ -138,8 +139,7 @@ uint64_t CudaBackend::add_region(const void* data, uint64_t bytes, const Exchang
     }
   });
   if (!why.empty()) fail();
-  regions_.use(mine.id);
-  return mine.id;
+  return regions_.use(mine.id);
 }
 
 /// Bytes that each replica of a call may stage in a round: of the rank with least, in as many slots as plans need.
@@ -201,7 +201,8 @@ std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wante
            .why_not = far.empty() ? no_staging : far,
            .message = machine_constants().cuda_get_message,
            .staging = staging(),
-           .window = kMaxWindow},
+           .window = kMaxWindow,
+           .width = static_cast<uint32_t>(std::max<uint64_t>(1, Programs::kMaxLinks / kLanesOfAll / ranks))},
           {.method = &methods::ll, .why_not = far, .message = can.ll_bytes, .rounds = 1},
           {.method = &methods::ll128,
            .why_not = far.empty() && !demanded ? torn : far,

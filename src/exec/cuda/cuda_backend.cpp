@@ -254,7 +254,7 @@ std::string CudaBackend::driver_version() const {
 }
 
 std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit) const {
-  regions_.drop_if_freed(data);
+  regions_.drop_freed(data, bytes);
   const std::optional<Allocation> in = allocation_of(data);
   const auto begin = reinterpret_cast<uint64_t>(data);
   if (!in) return "is not device memory, or was freed";

@@ -71,7 +71,7 @@ class CudaBackend final : public Backend, private Connector {
   uint64_t finish(double seconds) override;
   const link::Regions& regions() const override { return regions_; }
   uint64_t add_region(const void* data, uint64_t bytes, const Exchange& exchange) override;
-  void drop_region(uint64_t id) override { regions_.drop(id); }
+  void drop_region(uint64_t number) override { regions_.drop(number); }
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:

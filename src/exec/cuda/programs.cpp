@@ -11,7 +11,6 @@
 namespace tutti::exec::cuda {
 namespace {
 
-constexpr size_t kMaxLinks = 4096;  // in each direction
 constexpr size_t kMaxShapes = 64;
 
 template <class T>

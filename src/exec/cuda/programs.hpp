@@ -32,6 +32,7 @@ struct Placed {
 /// Of one rank. One thread at a time; only memory is given back by any thread.
 class Programs {
  public:
+  static constexpr size_t kMaxLinks = 4096;  ///< in each direction
   /// `staging`: memory that peers read, for programs that stage messages there. `runs`: may a call of the rank be
   /// running? Throws Error(OutOfMemory).
   Programs(const tutti::cuda::Device& device, const gpu::Gpu& gpu, Links& links, const gpu::CallCount& calls,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/format.hpp"
+#include "transports/cuda/retired.hpp"
 
 namespace tutti::exec::cuda {
 
@@ -30,19 +31,17 @@ void GpuRegions::meet(Rank me, Rank ranks, Pool& pool) {
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-const GpuRegions::Own* GpuRegions::holder(const void* data, uint64_t bytes) const {
-  for (const auto& [id, own] : own_) {
-    if (own.used && own.buffer->holds(data, bytes)) return &own;
-  }
-  return nullptr;
+GpuRegions::~GpuRegions() {
+  while (!own_.empty()) take_out(own_.begin()->first);
 }
 
 link::SharedRegion GpuRegions::find(const void* data, uint64_t bytes) const {
   if (all_on_one_gpu_) return {.id = link::kAddressRegion};
   const std::lock_guard lock(mutex_);
-  const Own* const own = data == nullptr ? nullptr : holder(data, bytes);
-  if (own == nullptr) return {};
-  return {.id = own->buffer->report().id, .base = own->buffer->base()};
+  for (const auto& [id, own] : own_) {
+    if (data != nullptr && own.number != 0 && own.buffer->holds(data, bytes)) return {id, own.buffer->base()};
+  }
+  return {};
 }
 
 const BufferReport& GpuRegions::offer(const void* data, uint64_t bytes) {
@@ -52,7 +51,7 @@ const BufferReport& GpuRegions::offer(const void* data, uint64_t bytes) {
   if (id >= link::kRegions) {
     throw_error(Code::Unsupported, "{} buffers are registered, which is the maximum: deregister some", own_.size());
   }
-  const auto buffer = std::make_shared<const OwnBuffer>(device_, data, bytes, id);
+  const auto buffer = std::make_shared<OwnBuffer>(device_, data, bytes, id);
   own_[id] = {buffer};
   transport_.share(id, buffer);
   return buffer->report();
@@ -62,32 +61,46 @@ void GpuRegions::add(Rank peer, const BufferReport& report, Deadline deadline) {
   if (report.id < link::kFirstUserRegion || report.id >= link::kRegions || report.pieces.empty()) {
     throw_error(Code::ProtocolError, "what rank {} states of its buffer is invalid", peer);
   }
+  const auto entry = reinterpret_cast<CUdeviceptr>(of(peer) + report.id);
+  const link::MappedRegion none;
+  device_.stream().upload(entry, &none, sizeof none);  // what was there before goes
   const link::MappedRegion region = transport_.map_buffer(peer, report, deadline);
-  const link::MappedRegion* const entry = of(peer) + report.id;
-  device_.stream().upload(reinterpret_cast<CUdeviceptr>(entry), &region, sizeof region);
+  device_.stream().upload(entry, &region, sizeof region);
 }
 
-void GpuRegions::use(uint64_t id) {
+uint64_t GpuRegions::use(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  own_.at(id).used = true;
+  own_.at(id).number = ++last_number_;
   generation_.fetch_add(1, std::memory_order_acq_rel);
+  return last_number_;
 }
 
-void GpuRegions::drop(uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  if (own_.erase(id) == 0) return;
+/// Letting go of a buffer may free its memory, which waits for kernels: another thread does it.
+void GpuRegions::take_out(uint64_t id) {
   transport_.share(id, nullptr);
+  tutti::cuda::Retired::instance().put(device_, std::move(own_.at(id).buffer));
+  own_.erase(id);
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void GpuRegions::drop_if_freed(const void* data) {
-  uint64_t id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const Own* const own = own_.empty() ? nullptr : holder(data, 1);
-    if (own != nullptr && own->buffer->was_freed()) id = own->buffer->report().id;
+void GpuRegions::drop(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto is_it = [number](const auto& own) { return own.second.number == number; };
+  const auto found = std::find_if(own_.begin(), own_.end(), is_it);
+  if (found != own_.end()) take_out(found->first);
+}
+
+void GpuRegions::withdraw(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  take_out(id);
+}
+
+void GpuRegions::drop_freed(const void* data, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (auto next = own_.begin(); next != own_.end();) {
+    const auto& [id, own] = *next++;
+    if (own.number != 0 && own.buffer->holds(data, 1) && own.buffer->was_freed(data, bytes)) take_out(id);
   }
-  if (id != 0) drop(id);
 }
 
 }  // namespace tutti::exec::cuda

@@ -33,24 +33,30 @@ class GpuRegions final : public link::Regions {
 
   link::SharedRegion find(const void* data, uint64_t bytes) const override;
 
+  ~GpuRegions();
+  GpuRegions(const GpuRegions&) = delete;
+  GpuRegions& operator=(const GpuRegions&) = delete;
+
   /// A buffer of this rank that peers may map from now on; calls do not use it before use(). Throws what OwnBuffer
   /// throws.
   const tutti::cuda::BufferReport& offer(const void* data, uint64_t bytes);
   /// A peer's. Throws what mapping it throws.
   void add(Rank peer, const tutti::cuda::BufferReport& report, Deadline deadline);
-  /// All peers have it.
-  void use(uint64_t id);
-  /// Calls from now on do not use it.
-  void drop(uint64_t id);
-  /// The same if the user has freed the memory at `data`, which other memory may be now.
-  void drop_if_freed(const void* data);
+  /// Some peer cannot have it.
+  void withdraw(uint64_t id);
+  /// All peers have it. Returns a number for drop(), never used again.
+  uint64_t use(uint64_t id);
+  /// Calls from now on do not use it. Nothing happens if it was dropped before.
+  void drop(uint64_t number);
+  /// The same with all buffers of which the user has freed some of these bytes: other memory may be there now.
+  void drop_freed(const void* data, uint64_t bytes);
 
  private:
   struct Own {
-    std::shared_ptr<const tutti::cuda::OwnBuffer> buffer;
-    bool used = false;
+    std::shared_ptr<tutti::cuda::OwnBuffer> buffer;
+    uint64_t number = 0;  ///< 0: it is not used yet
   };
-  const Own* holder(const void* data, uint64_t bytes) const;
+  void take_out(uint64_t id);
 
   const tutti::cuda::Device& device_;
   tutti::cuda::CudaLinks& transport_;
@@ -58,6 +64,7 @@ class GpuRegions final : public link::Regions {
   bool all_on_one_gpu_ = false;
   mutable std::mutex mutex_;
   std::map<uint64_t, Own> own_;  // by id
+  uint64_t last_number_ = 0;
 };
 
 }  // namespace tutti::exec::cuda

@@ -25,6 +25,10 @@ void Uploads::add(CUdeviceptr to, const void* from, uint64_t bytes) {
 }
 
 void Uploads::send(CUstream stream, uint64_t call) {
+  uint64_t all = 0;
+  for (const Upload& upload : pending_) all += upload.bytes.size();
+  // More would come to a part that this call itself has filled, and wait for it.
+  if (all > (parts_.size() - 2) * kPartBytes) return send_now();
   for (const Upload& upload : std::exchange(pending_, {})) send(upload, stream, call);
 }
 

@@ -64,13 +64,13 @@ void check_limits(const Program& program) {
 /// A send that another follows leaves the fence to that one, if copying the other's bytes takes no longer than a fence.
 /// What is read in place is not copied.
 std::vector<Instruction> with_fewer_fences(const WindowProgram& window) {
-  const double longest = machine_constants().cuda_fence / machine_constants().cuda_block_beta;
+  const double longest = machine_constants().cuda_fence / machine_constants().cuda_block_local;
   std::vector<Instruction> ops = window.ops;
   const auto sends = [&](uint32_t i) {
     const Instruction& op = ops[i];
     const bool copies = op.slot != Slot::None || !op.only_sends || op.push_copies;
-    return op.outs.begin != op.outs.end && op.arrivals.begin == op.arrivals.end && op.repeats == 1 &&
-           !op.publishes_first && (!copies || static_cast<double>(op.bytes) <= longest);
+    return op.outs.begin != op.outs.end && op.arrivals.begin == op.arrivals.end && op.repeats == 1 && op.has_pieces &&
+           (!op.publishes_first || op.only_sends) && (!copies || static_cast<double>(op.bytes) <= longest);
   };
   for (const Range& lane : window.lanes) {
     for (uint32_t i = lane.begin; i + 1 < lane.end; ++i) ops[i].defers_fence = sends(i) && sends(i + 1);

@@ -1,7 +1,9 @@
 // How many fences a call makes, counted with the stand-in: each is a MEMBAR of the system, which waits until all stores
-// of the multiprocessor have arrived. One for each instruction that publishes, none for a lane that nobody watches.
+// of the multiprocessor have arrived. fences_test.py holds the number against what the cost model charges.
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "calls/gpu_program.hpp"
@@ -14,42 +16,45 @@ uint64_t fences(bool of_system) {
   return count == nullptr ? 0 : count(of_system ? 1 : 0);
 }
 
-/// With TUTTI_ALGO=all_reduce:two_shot, TUTTI_METHOD=slots, and one round by one block: a rank sends a part to each
-/// peer, then its sum to all. (Without that, each descriptor, credit and step of progress had its own: some 43.)
-TEST(Fences, OfTwoShotAreTwoABlockAndRound) {
-  constexpr int kRanks = 8, kCalls = 10, kFences = 2;
+/// With TUTTI_MAX_BLOCKS=1, so that a call has one block; in one round. Of 8 ranks: a rank's mean, and by whom.
+TEST(Fences, OfACall) {
+  constexpr int kRanks = 8, kCalls = 10;
   constexpr size_t kCount = 8000;
   use_gpu(0);
-  std::vector<std::unique_ptr<GpuBuffer>> buffers;
-  for (int rank = 0; rank < kRanks; ++rank) buffers.push_back(std::make_unique<GpuBuffer>(kCount * 4));
+  std::vector<std::unique_ptr<GpuBuffer>> ins, outs;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ins.push_back(std::make_unique<GpuBuffer>(kCount * 4));
+    outs.push_back(std::make_unique<GpuBuffer>(kCount * 4));
+  }
   uint64_t system = 0, device = 0;
+  tuttiCallInfo info{};
   with_ranks(kRanks, [&](int rank, tuttiComm_t comm) {
     use_gpu(0);
     const GpuStream stream;
-    void* const data = buffers[static_cast<size_t>(rank)]->get();
+    const auto i = static_cast<size_t>(rank);
     const auto call = [&] {
-      ASSERT_EQ(tuttiAllReduce(data, data, kCount, tuttiFloat32, tuttiMax, comm, stream.handle()), tuttiSuccess)
+      ASSERT_EQ(tuttiAllReduce(ins[i]->get(), outs[i]->get(), kCount, tuttiFloat32, tuttiMax, comm, stream.handle()),
+                tuttiSuccess)
           << tuttiGetLastError();
     };
     call();
     stream.synchronize();
-    tuttiCallInfo info{};
-    info.size = sizeof info;
-    EXPECT_EQ(tuttiCommGetLastCall(comm, &info), tuttiSuccess);
-    EXPECT_STREQ(info.algorithm, "two_shot");
-    EXPECT_STREQ(info.delivery, "pushed");
     meet();
-    if (rank == 0) system = fences(true), device = fences(false);
+    if (rank == 0) {
+      info.size = sizeof info;
+      EXPECT_EQ(tuttiCommGetLastCall(comm, &info), tuttiSuccess);
+      system = fences(true), device = fences(false);
+    }
     meet();
-    for (int i = 0; i < kCalls; ++i) call();
+    for (int n = 0; n < kCalls; ++n) call();
     stream.synchronize();
     meet();
   });
   if (::dlsym(RTLD_DEFAULT, "fake_cuda_fences") == nullptr) GTEST_SKIP() << "a real driver counts no fences";
-  system = fences(true) - system;
-  device = fences(false) - device;
-  EXPECT_EQ(system, uint64_t{kFences} * kRanks * kCalls);
-  EXPECT_EQ(device, 0U) << "nobody watches the only lane";
+  EXPECT_EQ(info.width, 1U);
+  std::printf("FENCES %s %s %.3f %.3f\n", info.algorithm, info.method,
+              static_cast<double>(fences(true) - system) / (kRanks * kCalls),
+              static_cast<double>(fences(false) - device) / (kRanks * kCalls));
 }
 
 }  // namespace

@@ -17,20 +17,25 @@ constexpr size_t kCount = 300000;
 /// A range of addresses of this rank's GPU, mapped piece by piece.
 class Mapped {
  public:
-  Mapped(int device, size_t pieces, bool with_descriptors) : bytes_(pieces * kHandle) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
-    if (with_descriptors) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  Mapped(int device, size_t pieces, bool with_descriptors) : bytes_(pieces * kHandle), device_(device) {
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    if (with_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     EXPECT_EQ(cuMemAddressReserve(&at_, bytes_, 0, 0, 0), CUDA_SUCCESS);
-    for (size_t i = 0; i < pieces; ++i) {
-      CUmemGenericAllocationHandle handle = 0;
-      EXPECT_EQ(cuMemCreate(&handle, kHandle, &properties, 0), CUDA_SUCCESS);
-      EXPECT_EQ(cuMemMap(at_ + i * kHandle, kHandle, 0, handle, 0), CUDA_SUCCESS);
-      EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-    }
-    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    EXPECT_EQ(cuMemSetAccess(at_, bytes_, &access, 1), CUDA_SUCCESS);
+    for (size_t i = 0; i < pieces; ++i) map(i);
+  }
+  void map(size_t piece) const {
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_EQ(cuMemCreate(&handle, kHandle, &properties_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemMap(at_ + piece * kHandle, kHandle, 0, handle, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT_EQ(cuMemSetAccess(at_ + piece * kHandle, kHandle, &access, 1), CUDA_SUCCESS);
+  }
+  /// Other memory at the same addresses.
+  void replace(size_t piece) const {
+    EXPECT_EQ(cuMemUnmap(at_ + piece * kHandle, kHandle), CUDA_SUCCESS);
+    map(piece);
   }
   ~Mapped() {
     cuMemUnmap(at_, bytes_);
@@ -43,6 +48,8 @@ class Mapped {
 
  private:
   const size_t bytes_;
+  const int device_;
+  CUmemAllocationProp properties_{};
   CUdeviceptr at_ = 0;
 };
 
@@ -126,8 +133,9 @@ TEST_F(Registered, OneRankDeregistersAlone) {
 TEST_F(Registered, MemoryThatWasFreedIsNotRead) {
   auto in = std::make_unique<GpuBuffer>(kCount * 4);
   const GpuBuffer out(kCount * 4);
-  uint64_t inputs = 0;
+  uint64_t inputs = 0, again = 0;  // twice, as two tensors of one allocation
   ASSERT_TUTTI(tuttiCommRegister(comm_, in->get(), kCount * 4, &inputs));
+  ASSERT_TUTTI(tuttiCommRegister(comm_, in->get() + 1024, 4096, &again));
   all_reduce(*in, out, 5);
   const unsigned char* const before = in->get();
   for (int i = 0; i < 20; ++i) {
@@ -147,6 +155,17 @@ TEST_F(Registered, ABufferOfSeveralHandlesIsOneBuffer) {
   uint64_t registration = 0;
   ASSERT_TUTTI(tuttiCommRegister(comm_, all.floats(), all.bytes(), &registration));
   EXPECT_EQ(all_reduce(in, out, 7), "mapped");
+}
+
+TEST_F(Registered, APieceThatWasFreedIsNotRead) {
+  const Mapped all(rank_, 3, true);
+  float* const in = all.floats(kHandle / 4 - kCount / 2);
+  float* const out = all.floats(kHandle / 2 - kCount / 2);
+  uint64_t registration = 0;
+  ASSERT_TUTTI(tuttiCommRegister(comm_, all.floats(), all.bytes(), &registration));
+  EXPECT_EQ(all_reduce(in, out, 12), "mapped");
+  all.replace(1);
+  EXPECT_EQ(all_reduce(in, out, 13), "staged");
 }
 
 TEST_F(Registered, WhatCannotBeGivenAwayIsRefusedOnAllRanks) {
@@ -171,10 +190,25 @@ TEST_F(Registered, BadArgumentsAreRefusedByTheRankAlone) {
   EXPECT_EQ(tuttiCommRegister(comm_, in.get(), 0, &registration), tuttiInvalidArgument);
   EXPECT_EQ(tuttiCommRegister(comm_, in.get(), 8, nullptr), tuttiInvalidArgument);
   ASSERT_TUTTI(tuttiCommDeregister(comm_, 0));
-  ASSERT_TUTTI(tuttiGroupStart());
-  EXPECT_EQ(tuttiCommRegister(comm_, in.get(), 8, &registration), tuttiInvalidUsage);
-  ASSERT_TUTTI(tuttiGroupEnd());
+  EXPECT_EQ(tuttiCommRegister(comm_, in.get(), SIZE_MAX, &registration), tuttiInvalidArgument);
   EXPECT_EQ(all_reduce(in, out, 9), "staged");
+}
+
+/// As nccl-tests do it.
+TEST_F(Registered, AGroupOfRegistrations) {
+  const GpuBuffer in(kCount * 4), out(kCount * 4);
+  uint64_t registrations[2] = {};
+  ASSERT_TUTTI(tuttiGroupStart());
+  ASSERT_TUTTI(tuttiCommRegister(comm_, in.get(), kCount * 4, &registrations[0]));
+  ASSERT_TUTTI(tuttiCommRegister(comm_, out.get(), kCount * 4, &registrations[1]));
+  ASSERT_TUTTI(tuttiGroupEnd());
+  EXPECT_NE(registrations[0], 0U);
+  EXPECT_NE(registrations[1], 0U);
+  EXPECT_EQ(all_reduce(in, out, 10), "mapped");
+  ASSERT_TUTTI(tuttiGroupStart());
+  for (const uint64_t one : registrations) ASSERT_TUTTI(tuttiCommDeregister(comm_, one));
+  ASSERT_TUTTI(tuttiGroupEnd());
+  EXPECT_EQ(all_reduce(in, out, 11), "staged");
 }
 
 /// More than there are regions, one after the other: their numbers are used again.

@@ -20,7 +20,7 @@ int devices() {
 
 std::unique_ptr<transports::Transport> links(const transports::Context& context) {
   const cuda::Device& device = cuda::Device::get(context.wireup->rank() % devices());
-  return std::make_unique<cuda::CudaLinks>(*context.wireup, device, cuda::link_sizes(context.wireup->ranks(), 1));
+  return std::make_unique<cuda::CudaLinks>(*context.wireup, device, cuda::link_sizes(context.wireup->ranks(), 1), 0);
 }
 
 struct CudaThreads {

@@ -36,7 +36,7 @@ TEST(Width, IsOneForShortCallsAndEnoughToFillTheLinkForLongOnes) {
   EXPECT_EQ(chosen(8, inputs).width, 1U);
   EXPECT_EQ(chosen(4096, inputs).width, 1U);
   EXPECT_EQ(chosen(32 << 10, inputs).width, 1U);
-  const double fills = machine_constants().cuda_block_beta / machine_constants().cuda_beta;
+  const double fills = 2 * machine_constants().cuda_block_local / machine_constants().cuda_beta;  // written, read
   EXPECT_NEAR(chosen(256 << 20, inputs).width, fills, 1);
   inputs.max_width = 3;
   EXPECT_EQ(chosen(256 << 20, inputs).width, 3U);

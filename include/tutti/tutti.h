@@ -293,10 +293,10 @@ TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
  * others. Within a group it happens, and *registration is written, when the group ends; there tuttiUnsupported is
  * logged only. */
 TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, const void* buffer, size_t bytes, uint64_t* registration);
-/* This rank's calls that are made later do not use the buffer. Each rank calls it when it likes. Peers keep the memory
- * mapped until they have registered another buffer in its place, or have left. Memory that was freed without a word is
- * noticed at the next call. Graphs that captured calls with the buffer must not be launched after either. Free memory of
- * cudaMalloc only when the calls with it have ended on all ranks. 0 is ignored. */
+/* This rank's calls that are made later do not use the buffer. Each rank calls it when it likes. Peers keep the
+ * memory mapped until they have registered another buffer in its place, or have left. Memory that was freed without
+ * a word is noticed at the next call. Graphs that captured calls with the buffer must not be launched after either.
+ * Free memory of cudaMalloc only when the calls with it have ended on all ranks. 0 is ignored. */
 TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, uint64_t registration);
 
 /* --- host streams and events ------------------------------------------------------------------------------------- */

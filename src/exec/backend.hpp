@@ -91,9 +91,9 @@ class Backend {
   virtual std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) = 0;
   /// Which buffers of calls peers can read. The same object as long as the backend lives.
   virtual const link::Regions& regions() const { return link::SharedMemory::of_this_process(); }
-  /// Adds a buffer of this rank to them, while all ranks add one of theirs; returns its number, never used again; 0 if
-  /// peers could read it already, or would gain nothing. Throws Error(Unsupported) with the reason, on all ranks, and what `exchange`
-  /// throws.
+  /// Adds a buffer of this rank to them, while all ranks add one of theirs; returns its number, never used again; 0
+  /// if peers could read it already, or would gain nothing. Throws Error(Unsupported) with the reason, on all ranks,
+  /// and what `exchange` throws.
   virtual uint64_t add_region(const void* data, uint64_t bytes, const Exchange& exchange) {
     return (void)data, (void)bytes, (void)exchange, 0;
   }

@@ -70,7 +70,7 @@ uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const Usabl
     // If that is little, half as many messages of twice the length.
     const uint64_t slot = std::min(
         longest, std::max(share / link::kSlots, std::min(machine_constants().ample_slot, share / link::kFewestSlots)));
-    payload = std::max(slot, 2 * kGranule) - kGranule;  // rounding may lengthen a chunk by a granule
+    payload = std::max(slot, 2 * kGranule) - kGranule;  // as above
   }
   auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
   if (usable.window > 0) window = std::min(window, usable.window);

@@ -27,12 +27,22 @@ def words_of(part):
     return part.title[0].upper() + part.title[1:]
 
 
-def table(known, absent):
+def when(result, commit):
+    """Empty if the result is of this commit; otherwise of which."""
+    if result["commit"] == commit:
+        return ""
+    since = subprocess.run(["git", "rev-list", "--count", f"{result['commit']}..{commit}", "--"], capture_output=True, text=True,
+                           cwd=ROOT)
+    return f" at {result['commit'][:10]}, " + (f"{since.stdout.strip()} commits before" if since.returncode == 0 else
+                                               "which this repository does not have")
+
+
+def table(commit, known, absent):
     lines = ["| part | command | result | took | figures |", "|---|---|---|---|---|"]
     for part, result in known:
         took = f"{result['seconds'] / 60:.0f} min" + (f"; load before {result['load']:.1f}" if part.measures else "")
-        lines.append(f"| {part.title} | `{' '.join(part.command)}` | {'passed' if result['passed'] else '**failed**'} "
-                     f"| {took} | {result['figure'].replace('|', '/')} |")
+        words = ("passed" if result["passed"] else "**failed**") + when(result, commit)
+        lines.append(f"| {part.title} | `{' '.join(part.command)}` | {words} | {took} | {result['figure'].replace('|', '/')} |")
     return lines + [f"| {part.title} | `{' '.join(part.command)}` | not run | | |" for part in absent]
 
 
@@ -60,12 +70,13 @@ def write(parts, commit, results):
     absent = [part for part in parts if part.name not in results]
     subject = subprocess.run(["git", "log", "-1", "--format=%s", commit], capture_output=True, text=True, cwd=ROOT).stdout.strip()
     ended = sorted(result["ended"] for _, result in known)
-    lines = ["# What was run, at one commit", "",
+    lines = ["# What was run, and at which commit", "",
              "Written by `tools/release`; not to be edited. The figures in README.md and the results of the promises in",
-             "[reliability.md](reliability.md) are those of this page.", "",
+             "[reliability.md](reliability.md) are those of this page. All of it takes nine hours on two processors; a part",
+             "that has not been run since an older commit says so.", "",
              f"- commit: {commit[:10]}, {subject}", f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run yet",
              *machine_lines(known), "",
-             *table(known, absent), "", "## Missed and left out", "", *missed_lines(known)]
+             *table(commit, known, absent), "", "## Missed and left out", "", *missed_lines(known)]
     rows = results.get("full", {}).get("promises", [])
     if rows:
         lines += ["## The promises of reliability.md", "",
@@ -92,7 +103,7 @@ def without_figures(readme):
 
 
 def with_figures(readme, commit, known):
-    lines = [f"- {words_of(part)}: {result['figure']}{'' if result['passed'] else ' (**failed**)'}."
+    lines = [f"- {words_of(part)}{when(result, commit)}: {result['figure']}{'' if result['passed'] else ' (**failed**)'}."
              for part, result in known if part.name in IN_README]
     lines = [line for long in lines for line in textwrap.wrap(long, 120, subsequent_indent="  ", break_long_words=False)]
     text = f"At commit {commit[:10]} ([docs/release.md](docs/release.md) says on which machine, and what was missed):\n\n"

@@ -96,17 +96,21 @@ class Release(unittest.TestCase):
         self.assertIn("full           the part full: passed: 7 tests", self.release("--list").stdout)
         (self.root / "source").write_text("2\n")
         self.commit("Another program")
-        self.assertIn("full           the part full: not run", self.release("--list").stdout)
+        old = self.git("rev-parse", "HEAD~2").strip()
+        self.assertIn(f"full           the part full: passed at {old[:10]}, 2 commits before: 7 tests", self.release("--list").stdout)
         self.assertEqual(self.release("--only", "full").returncode, 0)
         self.assertIn("Another program", self.page())
-        kept = json.loads((self.root / "bench/results/release.json").read_text())
-        self.assertEqual(list(kept["parts"]), ["full"])  # nothing of the commit before
+        kept = json.loads((self.root / "bench/results/release.json").read_text())["parts"]
+        self.assertEqual((kept["full"]["commit"] == old, kept["second"]["commit"] == old), (False, True))
+        self.assertIn("| passed | 0 min | 7 tests |", self.page())
+        self.assertIn(f"| passed at {old[:10]}, 2 commits before | 0 min | 9 words |", self.page())
+        self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second", "full", "second"]))
 
     def test_the_rest_of_the_readme_is_not_what_it_writes(self):
         self.release()
         (self.root / "README.md").write_text((self.root / "README.md").read_text().replace("Text.", "Other text."))
         self.commit("Text")
-        self.assertIn("the part full: not run", self.release("--list").stdout)
+        self.assertIn("the part full: passed at", self.release("--list").stdout)
 
     def test_changes_that_are_not_committed_are_refused(self):
         (self.root / "source").write_text("2\n")
@@ -134,7 +138,7 @@ class Release(unittest.TestCase):
         self.assertEqual(self.ran(), ["full", "second"])
 
     def test_states_that_cannot_be_read_are_refused(self):
-        for text in "{", "[]", '{"parts": {}}', '{"commit": "", "parts": []}', '{"commit": "", "parts": {"full": {"passed": 7}}}':
+        for text in "{", "[]", '{}', '{"parts": []}', '{"parts": {"full": {"passed": 7}}}':
             (self.root / "bench/results/release.json").write_text(text)
             done = self.release()
             self.assertEqual((done.returncode, self.ran()), (1, []), text)
@@ -154,7 +158,7 @@ class Release(unittest.TestCase):
         self.assertIn("README.md lacks the comments", done.stderr)
 
     def test_without_results_there_is_no_page(self):
-        self.assertIn("there is no result at", self.release("--page").stderr)
+        self.assertIn("no part has a result", self.release("--page").stderr)
         self.assertFalse((self.root / "docs/release.md").exists())
 
     def test_what_is_no_repository_is_refused_in_the_words_of_git(self):

@@ -31,6 +31,7 @@ struct CallSpec {
   bool leaves : 1 = false;     ///< tuttiCommDestroy, likewise
   bool registers : 1 = false;  ///< tuttiCommRegister, likewise
   uint8_t unused : 3 = 0;
+  static constexpr uint8_t kFlags = 0x1f;  ///< of the byte that holds those above
   Rank root = 0;
   uint64_t count = 0;
 

@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "a spec's words are se
 /// Words from a peer, if they are a valid spec.
 std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
   const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
-  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > 31) return std::nullopt;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > CallSpec::kFlags) return std::nullopt;
   return std::bit_cast<CallSpec>(std::array{kinds, count});
 }
 

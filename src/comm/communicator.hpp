@@ -180,6 +180,7 @@ class Communicator {
   Status failure_status(Status& found);
   Status unusable_status() const;
   Status found_while_leaving() const;
+  Deadline begin_control_call(const CallSpec& spec);
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
@@ -203,13 +204,17 @@ class Communicator {
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;
-  uint64_t calls_ = 0;                                              // collectives
-  uint64_t enqueued_ = 0;                                           // of them on asynchronous backends
-  uint64_t digest_ = 0;                                             // of all collectives, in order
-  const Prepared* current_ = nullptr;                               // the running call, or the last one …
-  const BackendCalls* current_on_ = nullptr;                        // … and where it runs
-  uint64_t sent_ = 0;                                               // bytes, by the calls that have succeeded
-  std::map<uint64_t, std::pair<uint8_t, uint64_t>> registrations_;  // by number: backend, and the id there
+  uint64_t calls_ = 0;                        // collectives
+  uint64_t enqueued_ = 0;                     // of them on asynchronous backends
+  uint64_t digest_ = 0;                       // of all collectives, in order
+  const Prepared* current_ = nullptr;         // the running call, or the last one …
+  const BackendCalls* current_on_ = nullptr;  // … and where it runs
+  uint64_t sent_ = 0;                         // bytes, by the calls that have succeeded
+  struct Registered {
+    uint8_t backend = 0;
+    uint64_t number = 0;  // the backend's
+  };
+  std::map<uint64_t, Registered> registrations_;  // by number
   uint64_t last_registration_ = 0;
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction

@@ -38,13 +38,17 @@ std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadl
   }
 }
 
-std::optional<SplitResult> Communicator::split(int colour, int key) {
+/// Throws if no call can be made. Returns until when the call may last.
+Deadline Communicator::begin_control_call(const CallSpec& spec) {
   unusable_status().throw_if_bad();
-  const Deadline deadline = Deadline::in(timeouts_.of_init());
-  const CallSpec spec{.splits = true};
   board_->enter(++calls_, spec);
   diagnostics_.begin(calls_, spec);
   digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
+  return Deadline::in(timeouts_.of_init());
+}
+
+std::optional<SplitResult> Communicator::split(int colour, int key) {
+  const Deadline deadline = begin_control_call({.splits = true});
   try {
     const auto requests = exchange(fmt::format("{} {}", colour, key), deadline);
     std::vector<std::pair<int, Rank>> members;  // (key, rank)
@@ -79,32 +83,28 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
 }
 
 uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t bytes) {
-  unusable_status().throw_if_bad();
   BackendCalls& on = *on_[backend];
   on.check_served(rank(), title());
-  const Deadline deadline = Deadline::in(timeouts_.of_init());
-  const CallSpec spec{.registers = true};
-  board_->enter(++calls_, spec);
-  diagnostics_.begin(calls_, spec);
-  digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
+  const Deadline deadline = begin_control_call({.registers = true});
   try {
     const auto with_all = [&](std::string mine) { return exchange(std::move(mine), deadline); };
     const std::vector<std::string> kinds = with_all(on.name());
     for (size_t peer = 0; peer < kinds.size(); ++peer) {
       if (kinds[peer] == on.name()) continue;
-      throw_error(Code::InvalidUsage, "register: rank {} registers memory of {}, and rank {} of {}", rank(), on.name(),
-                  peer, printable(kinds[peer]));
+      throw_error(Code::InvalidUsage, "this rank's buffer is memory of {}, and that of rank {} of {}", on.name(), peer,
+                  printable(kinds[peer]));
     }
-    const uint64_t id = on.backend().add_region(data, bytes, with_all);
+    const uint64_t number = on.backend().add_region(data, bytes, with_all);
     board_->leave(calls_);
-    if (id == 0) return 0;
-    registrations_[++last_registration_] = {backend, id};
+    diagnostics_.end();
+    if (number == 0) return 0;
+    registrations_[++last_registration_] = {backend, number};
     return last_registration_;
   } catch (const Error& error) {
     if (error.code() == Code::Unsupported || error.code() == Code::InvalidUsage) {  // found by all ranks: they go on
       board_->leave(calls_);
       diagnostics_.end();
-      throw;
+      throw_error(error.code(), "rank {}: register(): {}", rank(), error.what());
     }
     diagnostics_.fail(error.code(), error.what()).throw_if_bad();
   } catch (const std::exception& error) {
@@ -118,9 +118,10 @@ void Communicator::drop_buffer(uint64_t registration) {
   if (found == registrations_.end()) {
     throw_error(Code::InvalidArgument, "registration {} is not one of this communicator, or has ended", registration);
   }
-  const auto [backend, id] = found->second;
+  const Registered registered = found->second;
   registrations_.erase(found);
-  if (on_[backend]->refused().empty()) on_[backend]->backend().drop_region(id);
+  BackendCalls& on = *on_[registered.backend];
+  if (on.refused().empty()) on.backend().drop_region(registered.number);
 }
 
 void Communicator::fail(Code code, const std::string& text) { endpoint_->fail(code, control::said_by(rank(), text)); }

@@ -287,7 +287,7 @@ struct Interpreter {
                                          int& error) {
     if (!Remote::accepts(op)) return FaultKind::BadHeader;
     if (arrival.where == link::Where::Mapped) error = Remote::locate(in, arrival, op.bytes);
-    return error == 0 ? FaultKind::None : FaultKind::Unreadable;
+    return error == 0 ? FaultKind::None : Remote::kAny ? FaultKind::Unreadable : FaultKind::BadHeader;
   }
 
   /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.

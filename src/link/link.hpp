@@ -78,8 +78,8 @@ struct MappedRegion {
   uint64_t bytes = 0;  ///< 0: it is not mapped
 };
 inline constexpr uint64_t kRegions = 64;
-inline constexpr uint64_t kStagingRegion = 1;    ///< the memory with the writer's staging slots
-inline constexpr uint64_t kAddressRegion = 2;    ///< all memory of the writer's GPU, if it is the reader's: at address 0
+inline constexpr uint64_t kStagingRegion = 1;  ///< the memory with the writer's staging slots
+inline constexpr uint64_t kAddressRegion = 2;  ///< all memory of the writer's GPU, if it is the reader's: at address 0
 inline constexpr uint64_t kFirstUserRegion = 3;  ///< buffers that were registered
 
 /// Bytes at both ends of a destination that the reader copies itself. The interior lies in pages of the buffer alone.
@@ -156,9 +156,9 @@ struct OutLink {
   uint64_t zcopied = 0;                 ///< all messages below this must be consumed before the call ends
   uint64_t staged = 0;  ///< all messages below this must be consumed before staging memory is reassigned
   Rank peer = kNoRank;
-  uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
-  HostWriter* host = nullptr;  ///< null: messages are all there is
-  Form form = Form::Ring;      ///< not Ring: `arena` is kLlSlots slots of push_bytes bytes
+  uint32_t link_lane = 0;                  ///< a pair of ranks has one link in each direction on each link lane
+  HostWriter* host = nullptr;              ///< null: messages are all there is
+  Form form = Form::Ring;                  ///< not Ring: `arena` is kLlSlots slots of push_bytes bytes
   const unsigned char* staging = nullptr;  ///< of a GPU: where kStagingRegion begins
 };
 

@@ -28,6 +28,10 @@ void memory(struct self self, ncclComm_t comm) {
   REQUIRE(handle == NULL && (window == NULL || on_device)); /* NULL where nothing is gained */
   SUCCEED(api.ncclCommWindowDeregister(comm, window));
   SUCCEED(api.ncclCommDeregister(comm, handle));
+  SUCCEED(api.ncclGroupStart()); /* as nccl-tests do */
+  SUCCEED(api.ncclCommWindowRegister(comm, block, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC));
+  SUCCEED(api.ncclGroupEnd());
+  SUCCEED(api.ncclCommWindowDeregister(comm, window));
   pthread_barrier_wait(
       &shared->barrier); /* freeing memory of a GPU waits for its kernels, also for those of other ranks */
   SUCCEED(api.ncclMemFree(block));

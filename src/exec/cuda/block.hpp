@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/packs.hpp"
 #include "exec/gpu/lanes.hpp"
 #include "exec/interpreter.hpp"
 #include "exec/no_remote_access.hpp"
@@ -106,8 +107,7 @@ struct RingWire : link::SlotWire<SlotMemory> {
 };
 
 /// A GPU reads messages in the memory of others where a table says that it is mapped.
-struct MappedReads {
-  static constexpr bool kAny = false;
+struct MappedReads : NoRemoteAccess {
   static constexpr bool kDrains = true;
   TUTTI_DEVICE static bool accepts(const Instruction&) { return true; }
   /// Not 0: no such memory is mapped. Entries may come while the kernel runs.
@@ -120,12 +120,6 @@ struct MappedReads {
     arrival.data = reinterpret_cast<const unsigned char*>(base + arrival.offset);
     return 0;
   }
-  TUTTI_DEVICE static void enter_round(RankState&, const LaneState&) {}
-  template <class Group>
-  TUTTI_DEVICE static Outcome move(const Group&, RankState&, LaneState&, const Instruction&, unsigned char*) {
-    return Outcome::Fault;
-  }
-  TUTTI_DEVICE static bool continues(const LaneState&) { return false; }
 };
 
 using Ll = link::LlWire<SystemMemory>;

@@ -10,6 +10,7 @@
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold_values.hpp"
 #include "exec/cuda/ll_access.hpp"
+#include "exec/cuda/packs.hpp"
 #include "exec/state.hpp"
 #include "tutti/types.hpp"
 

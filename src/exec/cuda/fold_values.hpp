@@ -8,6 +8,7 @@
 #include "exec/cuda/arithmetic.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/divide.hpp"
+#include "exec/cuda/packs.hpp"
 #include "exec/state.hpp"
 #include "tutti/types.hpp"
 
@@ -16,7 +17,6 @@ namespace tutti::exec::cuda {
 /// Operands in memory.
 template <class Stored>
 struct FromMemory {
-  using Index = uint32_t;
   TUTTI_DEVICE Stored element(const unsigned char* operand, uint32_t at) const {
     return *reinterpret_cast<const Stored*>(operand + at);
   }
@@ -28,7 +28,6 @@ class Fold {
  public:
   using Stored = typename T::Stored;
   using Value = typename T::Value;
-  using Index = typename Source::Index;
 
   TUTTI_DEVICE Fold(const Arithmetic& how, const Instruction& op, const Segment& segment,
                     const unsigned char* const* operands, const Source& source)
@@ -101,7 +100,7 @@ class Fold {
   }
 
   /// The element at byte `at`.
-  TUTTI_DEVICE Stored element(Index at) const { return finished(folded(at)); }
+  TUTTI_DEVICE Stored element(uint32_t at) const { return finished(folded(at)); }
 
  private:
   // A pack of elements of 1 byte is folded part by part, in words: all at once would be too many values, and too much
@@ -265,7 +264,7 @@ class Fold {
     const Value value = T::widen(stored);
     return static_cast<int32_t>(j) == scaled_ ? settle(combine<Value, Op::Prod>(value, scale_)) : value;
   }
-  TUTTI_DEVICE Value source(uint32_t j, Index at) const { return operand(j, source_.element(operands_[j], at)); }
+  TUTTI_DEVICE Value source(uint32_t j, uint32_t at) const { return operand(j, source_.element(operands_[j], at)); }
 
   TUTTI_DEVICE Stored finished(Value value) const {
     if (kOp != Op::Sum || divide_by_ <= 1) return T::narrow(value);
@@ -275,7 +274,7 @@ class Fold {
   /// FoldShape::Tree in the canonical order, as AnyFold::tree() has it: a complete binary tree, the first leaves of
   /// which are of two operands. `done` counts the operands that are folded, those of leaves of one twice: its digits
   /// are the subtrees that wait for another.
-  TUTTI_DEVICE Value folded(Index at) const {
+  TUTTI_DEVICE Value folded(uint32_t at) const {
     Value waiting[16];
     uint32_t leaves = 1;
     while (2 * leaves <= sources_) leaves *= 2;

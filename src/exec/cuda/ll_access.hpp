@@ -5,6 +5,7 @@
 
 #include "exec/cuda/block.hpp"
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/packs.hpp"
 #include "exec/state.hpp"
 
 namespace tutti::exec::cuda {
@@ -26,7 +27,6 @@ TUTTI_DEVICE const unsigned char* operand_in_lines(const link::Arrival& arrival)
 /// LL128.
 template <class Stored, class Group, bool kWhole>
 struct FromLines {
-  using Index = uint32_t;  // a message in lines has few bytes, and each register counts
   const Group& group;
   uint32_t begin;  ///< of the segment in the message
 

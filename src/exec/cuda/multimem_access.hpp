@@ -9,6 +9,7 @@
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
 #include "exec/cuda/multimem_call.hpp"
+#include "exec/cuda/packs.hpp"
 
 namespace tutti::exec::cuda {
 

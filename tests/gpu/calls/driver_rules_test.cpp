@@ -1,6 +1,5 @@
 // On a driver whose allocations wait for kernels and whose queues are bounded (FAKE_CUDA_RULES=drain,queue): no call
-// asks it for memory, however many are made, of whatever kind, without a synchronisation. And the kinds of memory and
-// of streams that frameworks use.
+// asks it for memory, however many are made, of whatever kind, without a synchronisation.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -9,12 +8,11 @@
 #include <memory>
 #include <thread>
 
-#include "calls/gpu_program.hpp"
+#include "calls/driver_rules.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr size_t kHandle = 2 << 20;  // bytes of a piece of mapped memory
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kCalls = 1000;  // of both ranks
 #else
@@ -36,45 +34,6 @@ size_t free_bytes() {
   EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
   return free;
 }
-
-#define ASSERT_TUTTI(call) ASSERT_EQ(call, tuttiSuccess) << tuttiGetLastError()
-
-/// Two ranks that share a device, each with 64 KiB of input and output, and a stream.
-class DriverRules : public ::testing::Test {
- protected:
-  static constexpr size_t kCount = 16 << 10;
-  struct Own {
-    GpuBuffer in{kCount * 4}, out{kCount * 4};
-    GpuStream stream;
-    float* input(size_t at = 0) const { return reinterpret_cast<float*>(in.get()) + at; }
-    float* output(size_t at = 0) const { return reinterpret_cast<float*>(out.get()) + at; }
-  };
-  DriverRules() {
-    use_gpu(0);
-    for (auto& own : owns_) own = std::make_unique<Own>();
-  }
-  void each_rank(const std::function<void(int rank, tuttiComm_t comm, const Own& own)>& body) {
-    with_ranks(2, [&](int rank, tuttiComm_t comm) {
-      use_gpu(0);
-      body(rank, comm, *owns_[static_cast<size_t>(rank)]);
-      meet();
-      owns_[static_cast<size_t>(rank)]->stream.synchronize();
-    });
-  }
-  /// Counted from where all ranks are here to where all are again.
-  template <class Count>
-  static uint64_t counted(Count count, const std::function<void()>& body) {
-    meet();
-    const uint64_t before = count();
-    meet();
-    body();
-    meet();
-    const uint64_t after = count();
-    meet();
-    return after - before;
-  }
-  std::array<std::unique_ptr<Own>, 2> owns_;
-};
 
 void every_collective(const float* in, float* out, size_t count, tuttiComm_t comm, tuttiStream_t stream) {
   ASSERT_TUTTI(tuttiAllReduce(in, out, count, tuttiFloat32, tuttiSum, comm, stream));
@@ -353,131 +312,6 @@ TEST_F(DriverRules, ProgramsOfGraphsMakeNoRoom) {
                         "that a communicator has for programs are used up: raise TUTTI_CUDA_PROGRAMS");
       },
       tuttiOutOfMemory);
-}
-
-/// One range of addresses, mapped piece by piece; `pieces` of them.
-class MappedBuffer {
- public:
-  explicit MappedBuffer(size_t pieces) : bytes_((pieces + 1) * kHandle) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-    EXPECT_EQ(cuMemAddressReserve(&at_, bytes_, 0, 0, 0), CUDA_SUCCESS);
-    for (size_t i = 0; i < pieces; ++i) {
-      CUmemGenericAllocationHandle handle = 0;
-      EXPECT_EQ(cuMemCreate(&handle, kHandle, &properties, 0), CUDA_SUCCESS);
-      EXPECT_EQ(cuMemMap(at_ + i * kHandle, kHandle, 0, handle, 0), CUDA_SUCCESS);
-      EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-    }
-    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    EXPECT_EQ(cuMemSetAccess(at_, pieces * kHandle, &access, 1), CUDA_SUCCESS);
-    mapped_ = pieces * kHandle;
-  }
-  ~MappedBuffer() {
-    cuMemUnmap(at_, mapped_);
-    cuMemAddressFree(at_, bytes_);
-  }
-  MappedBuffer(const MappedBuffer&) = delete;
-  MappedBuffer& operator=(const MappedBuffer&) = delete;
-  void* get() const { return reinterpret_cast<void*>(at_); }
-
- private:
-  const size_t bytes_;
-  size_t mapped_ = 0;
-  CUdeviceptr at_ = 0;
-};
-
-/// As PyTorch's expandable segments.
-TEST_F(DriverRules, ABufferOfSeveralHandlesIsOneBuffer) {
-  const MappedBuffer in(3), out(3);
-  const std::array<const MappedBuffer*, 2> buffers{&in, &out};
-  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
-    const size_t count = 3 * kHandle / 4;
-    void* const data = buffers[static_cast<size_t>(rank)]->get();
-    cuda::Device::get(0).stream().zero(reinterpret_cast<CUdeviceptr>(data), 3 * kHandle);
-    meet();
-    ASSERT_TUTTI(tuttiBroadcast(data, data, count, tuttiFloat32, 0, comm, own.stream.handle()));
-    EXPECT_EQ(tuttiBroadcast(data, data, count + 1, tuttiFloat32, 0, comm, own.stream.handle()), tuttiInvalidArgument);
-    expect_contains(tuttiGetLastError(), "has 6291460 bytes, and its allocation ends after 6291456");
-  });
-}
-
-TEST_F(DriverRules, ABufferOfAPoolIsABuffer) {
-  each_rank([](int, tuttiComm_t comm, const Own& own) {
-    CUdeviceptr data = 0;
-    ASSERT_EQ(cuMemAllocAsync(&data, 4000, own.stream.get()), CUDA_SUCCESS);
-    ASSERT_EQ(cuMemsetD32Async(data, 0x3F800000, 1000, own.stream.get()), CUDA_SUCCESS);
-    float* const floats = reinterpret_cast<float*>(data);
-    ASSERT_TUTTI(tuttiAllReduce(floats, floats, 1000, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
-    ASSERT_EQ(cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(own.out.get()), data, 4000, own.stream.get()),
-              CUDA_SUCCESS);
-    ASSERT_EQ(cuMemFreeAsync(data, own.stream.get()), CUDA_SUCCESS);
-    own.stream.synchronize();
-    EXPECT_EQ(own.out.floats(1000), std::vector<float>(1000, 2));
-  });
-}
-
-// ---- streams
-
-class GreenContext {
- public:
-  explicit GreenContext(unsigned multiprocessors) {
-    CUdevResource all{}, some{};
-    unsigned groups = 1;
-    CUdevResourceDesc descriptor = nullptr;
-    EXPECT_EQ(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevSmResourceSplitByCount(&some, &groups, &all, nullptr, 0, multiprocessors), CUDA_SUCCESS);
-    EXPECT_EQ(cuDevResourceGenerateDesc(&descriptor, &some, 1), CUDA_SUCCESS);
-    EXPECT_EQ(cuGreenCtxCreate(&context_, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM), CUDA_SUCCESS);
-    EXPECT_EQ(cuGreenCtxStreamCreate(&stream_, context_, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
-  }
-  tuttiStream_t stream() const { return reinterpret_cast<tuttiStream_t>(stream_); }
-  void synchronize() const { EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS); }
-
- private:
-  CUgreenCtx context_ = nullptr;
-  CUstream stream_ = nullptr;
-};
-
-/// Calls on streams of a green context and of the primary one follow each other.
-TEST_F(DriverRules, AStreamOfAGreenContextRunsCalls) {
-  for (auto& own : owns_) own->in.set(std::vector<float>(kCount, 1));
-  const std::array<GreenContext, 2> greens{GreenContext(2), GreenContext(2)};
-  each_rank([&](int rank, tuttiComm_t comm, const Own& own) {
-    const GreenContext& green = greens[static_cast<size_t>(rank)];
-    for (int turn = 0; turn < 3; ++turn) {
-      ASSERT_TUTTI(tuttiAllReduce(own.input(), own.output(), kCount, tuttiFloat32, tuttiSum, comm, green.stream()));
-      ASSERT_TUTTI(
-          tuttiAllReduce(own.output(), own.output(), kCount, tuttiFloat32, tuttiSum, comm, own.stream.handle()));
-    }
-    ASSERT_TUTTI(tuttiAllReduce(own.output(), own.output(), 4, tuttiFloat32, tuttiSum, comm, green.stream()));
-    green.synchronize();
-    own.stream.synchronize();
-    EXPECT_EQ(own.out.floats(4), std::vector<float>(4, 8));
-    EXPECT_EQ(own.out.floats(kCount).back(), 4);
-  });
-}
-
-/// With TUTTI_BLOCK_THREADS=512: a multiprocessor runs two such blocks, one for each rank, where a long transfer has
-/// eight.
-TEST_F(DriverRules, ALongTransferTakesTheBlocksThatAGreenContextRuns) {
-  constexpr size_t kLong = 400001;
-  const std::array<GreenContext, 2> greens{GreenContext(1), GreenContext(1)};
-  std::array<std::unique_ptr<GpuBuffer>, 2> ins, outs;
-  for (size_t rank = 0; rank < 2; ++rank) {
-    ins[rank] = std::make_unique<GpuBuffer>(kLong * 4);
-    outs[rank] = std::make_unique<GpuBuffer>(kLong * 4);
-    ins[rank]->set(std::vector<float>(kLong, 7));
-  }
-  each_rank([&](int rank, tuttiComm_t comm, const Own&) {
-    const auto me = static_cast<size_t>(rank);
-    ASSERT_TUTTI(tuttiGroupStart());
-    EXPECT_EQ(tuttiSend(ins[me]->get(), kLong, tuttiFloat32, 1 - rank, comm, greens[me].stream()), tuttiSuccess);
-    EXPECT_EQ(tuttiRecv(outs[me]->get(), kLong, tuttiFloat32, 1 - rank, comm, greens[me].stream()), tuttiSuccess);
-    ASSERT_TUTTI(tuttiGroupEnd());
-    greens[me].synchronize();
-    EXPECT_EQ(outs[me]->floats(kLong), std::vector<float>(kLong, 7));
-  });
 }
 
 }  // namespace

@@ -67,6 +67,49 @@ class GpuBuffer {
   unsigned char* memory_ = nullptr;
 };
 
+#define ASSERT_TUTTI(call) ASSERT_EQ(call, tuttiSuccess) << tuttiGetLastError()
+
+/// A range of a device's addresses, mapped piece by piece, as PyTorch's expandable segments are.
+class MappedMemory {
+ public:
+  static constexpr size_t kPiece = 2 << 20;  ///< bytes
+  MappedMemory(int device, size_t pieces, bool with_descriptors = false) : bytes_(pieces * kPiece), device_(device) {
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    if (with_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    EXPECT_EQ(cuMemAddressReserve(&at_, bytes_ + kPiece, 0, 0, 0), CUDA_SUCCESS);  // and nothing behind it
+    for (size_t i = 0; i < pieces; ++i) map(i);
+  }
+  ~MappedMemory() {
+    cuMemUnmap(at_, bytes_);
+    cuMemAddressFree(at_, bytes_ + kPiece);
+  }
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  /// Other memory at the same addresses.
+  void replace(size_t piece) const {
+    EXPECT_EQ(cuMemUnmap(at_ + piece * kPiece, kPiece), CUDA_SUCCESS);
+    map(piece);
+  }
+  void* get() const { return reinterpret_cast<void*>(at_); }
+  float* floats(size_t at = 0) const { return reinterpret_cast<float*>(at_) + at; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void map(size_t piece) const {
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_EQ(cuMemCreate(&handle, kPiece, &properties_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemMap(at_ + piece * kPiece, kPiece, 0, handle, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT_EQ(cuMemSetAccess(at_ + piece * kPiece, kPiece, &access, 1), CUDA_SUCCESS);
+  }
+  const size_t bytes_;
+  const int device_;
+  CUmemAllocationProp properties_{};
+  CUdeviceptr at_ = 0;
+};
+
 class GpuStream {
  public:
   GpuStream() { EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS); }

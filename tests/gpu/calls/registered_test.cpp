@@ -1,57 +1,18 @@
 // Buffers of GPUs that ranks have registered (tuttiCommRegister), between processes on two GPUs with TUTTI_METHOD=get:
 // peers read them where they lie, as long as they are what was registered. Each test runs alone, as a job of two ranks:
 // `tutti run -n 2 -- tutti_gpu_registered_tests --gtest_filter=Registered.…`.
+#include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "calls/gpu_program.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr size_t kHandle = 2 << 20;  // bytes of a piece of mapped memory
+constexpr size_t kPiece = MappedMemory::kPiece;
 constexpr size_t kCount = 300000;
-
-#define ASSERT_TUTTI(call) ASSERT_EQ(call, tuttiSuccess) << tuttiGetLastError()
-
-/// A range of addresses of this rank's GPU, mapped piece by piece.
-class Mapped {
- public:
-  Mapped(int device, size_t pieces, bool with_descriptors) : bytes_(pieces * kHandle), device_(device) {
-    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
-    if (with_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    EXPECT_EQ(cuMemAddressReserve(&at_, bytes_, 0, 0, 0), CUDA_SUCCESS);
-    for (size_t i = 0; i < pieces; ++i) map(i);
-  }
-  void map(size_t piece) const {
-    CUmemGenericAllocationHandle handle = 0;
-    EXPECT_EQ(cuMemCreate(&handle, kHandle, &properties_, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuMemMap(at_ + piece * kHandle, kHandle, 0, handle, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    EXPECT_EQ(cuMemSetAccess(at_ + piece * kHandle, kHandle, &access, 1), CUDA_SUCCESS);
-  }
-  /// Other memory at the same addresses.
-  void replace(size_t piece) const {
-    EXPECT_EQ(cuMemUnmap(at_ + piece * kHandle, kHandle), CUDA_SUCCESS);
-    map(piece);
-  }
-  ~Mapped() {
-    cuMemUnmap(at_, bytes_);
-    cuMemAddressFree(at_, bytes_);
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  float* floats(size_t at = 0) const { return reinterpret_cast<float*>(at_) + at; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  const size_t bytes_;
-  const int device_;
-  CUmemAllocationProp properties_{};
-  CUdeviceptr at_ = 0;
-};
 
 class Registered : public testing::Test {
  protected:
@@ -61,7 +22,7 @@ class Registered : public testing::Test {
     stream_.emplace();
     EXPECT_EQ(tuttiCommInitEnv(&comm_), tuttiSuccess) << tuttiGetLastError();
   }
-  ~Registered() override { EXPECT_EQ(tuttiCommDestroy(comm_), tuttiSuccess) << tuttiGetLastError(); }
+  ~Registered() override { EXPECT_EQ(tuttiCommDestroy(comm_), at_the_end_) << tuttiGetLastError(); }
 
   void set(float* to, float value, size_t count = kCount) const {
     const std::vector<float> values(count, value);
@@ -93,6 +54,7 @@ class Registered : public testing::Test {
   int rank_ = 0;
   std::optional<GpuStream> stream_;
   tuttiComm_t comm_ = nullptr;
+  tuttiResult_t at_the_end_ = tuttiSuccess;
 };
 
 TEST_F(Registered, BuffersAreReadInPlaceUntilTheyAreDeregistered) {
@@ -149,18 +111,18 @@ TEST_F(Registered, MemoryThatWasFreedIsNotRead) {
 
 /// As PyTorch's expandable segments, where they have descriptors.
 TEST_F(Registered, ABufferOfSeveralHandlesIsOneBuffer) {
-  const Mapped all(rank_, 3, true);
-  float* const in = all.floats(kHandle / 4 - kCount / 2);   // from the first piece to the second, …
-  float* const out = all.floats(kHandle / 2 - kCount / 2);  // … and from that to the third
+  const MappedMemory all(rank_, 3, true);
+  float* const in = all.floats(kPiece / 4 - kCount / 2);   // from the first piece to the second, …
+  float* const out = all.floats(kPiece / 2 - kCount / 2);  // … and from that to the third
   uint64_t registration = 0;
   ASSERT_TUTTI(tuttiCommRegister(comm_, all.floats(), all.bytes(), &registration));
   EXPECT_EQ(all_reduce(in, out, 7), "mapped");
 }
 
 TEST_F(Registered, APieceThatWasFreedIsNotRead) {
-  const Mapped all(rank_, 3, true);
-  float* const in = all.floats(kHandle / 4 - kCount / 2);
-  float* const out = all.floats(kHandle / 2 - kCount / 2);
+  const MappedMemory all(rank_, 3, true);
+  float* const in = all.floats(kPiece / 4 - kCount / 2);
+  float* const out = all.floats(kPiece / 2 - kCount / 2);
   uint64_t registration = 0;
   ASSERT_TUTTI(tuttiCommRegister(comm_, all.floats(), all.bytes(), &registration));
   EXPECT_EQ(all_reduce(in, out, 12), "mapped");
@@ -170,7 +132,7 @@ TEST_F(Registered, APieceThatWasFreedIsNotRead) {
 
 TEST_F(Registered, WhatCannotBeGivenAwayIsRefusedOnAllRanks) {
   const GpuBuffer in(kCount * 4), out(kCount * 4);
-  const Mapped mine(rank_, 1, rank_ == 0);
+  const MappedMemory mine(rank_, 1, rank_ == 0);
   uint64_t registration = 1;
   EXPECT_EQ(tuttiCommRegister(comm_, mine.floats(), mine.bytes(), &registration), tuttiUnsupported);
   expect_contains(tuttiGetLastError(), "made without descriptors");
@@ -209,6 +171,113 @@ TEST_F(Registered, AGroupOfRegistrations) {
   for (const uint64_t one : registrations) ASSERT_TUTTI(tuttiCommDeregister(comm_, one));
   ASSERT_TUTTI(tuttiGroupEnd());
   EXPECT_EQ(all_reduce(in, out, 11), "staged");
+}
+
+/// A window on memory that is not the GPU's: on one rank it is an error, on all there is nothing to gain.
+TEST_F(Registered, HostMemoryIsNotThatOfAGpu) {
+  const GpuBuffer in(kCount * 4), out(kCount * 4);
+  std::vector<float> host(1000);
+  uint64_t registration = 1;
+  const void* const mine = rank_ == 0 ? static_cast<const void*>(host.data()) : in.get();
+  EXPECT_EQ(tuttiCommRegister(comm_, mine, 4000, &registration), tuttiInvalidUsage);
+  expect_contains(tuttiGetLastError(), rank_ == 0
+                                           ? "rank 0: register(): this rank's buffer is memory of host, and that "
+                                             "of rank 1 of cuda"
+                                           : "rank 1: register(): this rank's buffer is memory of cuda, and that "
+                                             "of rank 0 of host");
+  ASSERT_TUTTI(tuttiCommRegister(comm_, host.data(), 4000, &registration));
+  EXPECT_EQ(registration, 0U);
+  EXPECT_EQ(all_reduce(in, out, 14), "staged");
+}
+
+/// Where peers would map its buffer.
+TEST_F(Registered, APeerThatDiesInsteadOfRegisteringIsNamed) {
+  const GpuBuffer in(kCount * 4);
+  uint64_t registration = 0;
+  if (rank_ == 1) std::raise(SIGKILL);
+  EXPECT_EQ(tuttiCommRegister(comm_, in.get(), kCount * 4, &registration), tuttiPeerFailed);
+  expect_contains(tuttiGetLastError(), "rank 1 (process");
+  expect_contains(tuttiGetLastError(), "register()");
+  at_the_end_ = tuttiPeerFailed;
+}
+
+/// Its GPU has mapped this rank's memory, and this one's its own.
+TEST_F(Registered, APeerThatHasMappedAndDiesIsNamed) {
+  const GpuBuffer in(kCount * 4), out(kCount * 4);
+  uint64_t inputs = 0, outputs = 0;
+  ASSERT_TUTTI(tuttiCommRegister(comm_, in.get(), kCount * 4, &inputs));
+  ASSERT_TUTTI(tuttiCommRegister(comm_, out.get(), kCount * 4, &outputs));
+  EXPECT_EQ(all_reduce(in, out, 15), "mapped");
+  if (rank_ == 1) std::raise(SIGKILL);
+  tuttiAllReduce(in.get(), out.get(), kCount, tuttiFloat32, tuttiSum, comm_, stream_->handle());
+  stream_->synchronize();
+  tuttiResult_t result = tuttiSuccess;
+  while (tuttiCommGetAsyncError(comm_, &result) == tuttiSuccess && result == tuttiSuccess) std::this_thread::yield();
+  EXPECT_EQ(result, tuttiPeerFailed);
+  expect_contains(tuttiCommGetErrorText(comm_), "rank 1 (process");
+  at_the_end_ = tuttiPeerFailed;
+}
+
+/// Letting go of memory waits for kernels on some drivers, and this one waits for the rank that is told afterwards.
+TEST_F(Registered, DeregisteringWaitsForNoKernel) {
+  const MappedMemory all(rank_, 2, true);
+  float* const in = all.floats();
+  float* const out = all.floats(kPiece / 4);
+  uint64_t registration = 0;
+  ASSERT_TUTTI(tuttiCommRegister(comm_, all.floats(), all.bytes(), &registration));
+  set(in, 1);
+  char word = 0;
+  if (rank_ == 1) {
+    ASSERT_TUTTI(tuttiRecv(&word, 1, tuttiUint8, 0, comm_, nullptr));
+  }
+  ASSERT_TUTTI(tuttiAllReduce(in, out, kCount, tuttiFloat32, tuttiSum, comm_, stream_->handle()));
+  ASSERT_TUTTI(tuttiCommDeregister(comm_, registration));
+  if (rank_ == 0) {
+    ASSERT_TUTTI(tuttiSend(&word, 1, tuttiUint8, 1, comm_, nullptr));
+  }
+  stream_->synchronize();
+  EXPECT_EQ(get(out), std::vector<float>(kCount, 2));
+}
+
+/// Threads read each other's memory at its address, which its owner has opened to all GPUs of the process.
+TEST(RegisteredByThreads, MappedMemoryIsReadInPlace) {
+  tuttiUniqueId id;
+  ASSERT_TUTTI(tuttiGetUniqueId(&id));
+  run_ranks(2, [&](int rank) {
+    use_gpu(rank);
+    const MappedMemory mine(rank, 2, true);
+    const GpuStream stream;
+    tuttiComm_t comm = nullptr;
+    ASSERT_TUTTI(tuttiCommInitRank(&comm, 2, id, rank));
+    const auto& own = cuda::Device::get(rank).stream();
+    const std::vector<float> values(kCount, static_cast<float>(rank + 1));
+    own.upload(reinterpret_cast<CUdeviceptr>(mine.floats()), values.data(), kCount * 4);
+    uint64_t registration = 0;
+    ASSERT_TUTTI(tuttiCommRegister(comm, mine.floats(), mine.bytes(), &registration));
+    ASSERT_TUTTI(
+        tuttiAllReduce(mine.floats(), mine.floats(kPiece / 4), kCount, tuttiFloat32, tuttiSum, comm, stream.handle()));
+    stream.synchronize();
+    tuttiCallInfo info{};
+    info.size = sizeof info;
+    ASSERT_TUTTI(tuttiCommGetLastCall(comm, &info));
+    EXPECT_STREQ(info.delivery, "mapped");
+    std::vector<float> sums(kCount);
+    own.download(sums.data(), reinterpret_cast<CUdeviceptr>(mine.floats(kPiece / 4)), kCount * 4);
+    EXPECT_EQ(sums, std::vector<float>(kCount, 3));
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess) << tuttiGetLastError();
+  });
+}
+
+/// With a stand-in that gives no handles of allocations on GPU 1.
+using RegisteredWithoutHandles = Registered;
+TEST_F(RegisteredWithoutHandles, TheDriversWordsAreHeardByAllRanks) {
+  const GpuBuffer in(kCount * 4), out(kCount * 4);
+  uint64_t registration = 1;
+  EXPECT_EQ(tuttiCommRegister(comm_, in.get(), kCount * 4, &registration), tuttiUnsupported);
+  expect_contains(tuttiGetLastError(),
+                  "register(): rank 1: the buffer cannot be given to other processes: "
+                  "CUDA_ERROR_NOT_SUPPORTED");
+  EXPECT_EQ(all_reduce(in, out, 16), "staged");
 }
 
 /// More than there are regions, one after the other: their numbers are used again.

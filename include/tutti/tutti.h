@@ -239,6 +239,7 @@ typedef struct {
   char method[24];    /* what ran the plan: "lanes", "slots", "ll", "ll128", "copy_engine", "nvls"; "none" */
   size_t window;      /* bytes of a block (of a message, where blocks go straight to their receivers) a round */
   size_t width;       /* replicas of the plan's lanes, over disjoint windows */
+  double model; /* seconds that the cost model predicts, idle machine and links assumed; 0: it has none of the call */
 } tuttiCallInfo;
 /* Describes this rank's last call on `comm`; waits for calls that are still queued on streams. Meant for people and
  * tools; programs should not depend on it. */

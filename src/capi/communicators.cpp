@@ -100,10 +100,12 @@ tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
     put(info->algorithm, known.algorithm);
     put(info->transport, known.transport);
     put(info->delivery, known.delivery);
-    if (info->size < sizeof(tuttiCallInfo)) return;
+    if (info->size < offsetof(tuttiCallInfo, model)) return;
     put(info->method, known.method);
     info->window = known.window;
     info->width = known.width;
+    if (info->size < sizeof(tuttiCallInfo)) return;
+    info->model = known.model;
   });
 }
 

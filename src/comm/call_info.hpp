@@ -18,6 +18,7 @@ struct CallInfo {
   std::string transport;  ///< of the links that this rank used: "shm", "shm+tcp"; "none"
   std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
   std::string why;        ///< of each delivery, joined by "; "
+  double model = 0;       ///< seconds that the cost model predicts; 0: it has none of this call
 };
 /// `transport_to`: the name of the transport of the call's links to and from a peer.
 CallInfo call_info(const Prepared& prepared, const std::function<std::string(Rank)>& transport_to);

@@ -161,13 +161,14 @@ void Communicator::agree(bool groups_given) {
 double Communicator::estimate(Work work) const {
   const auto bytes = [](const CallSpec& spec) { return spec.count * size_of(spec.type); };
   const CallSpec& first = work.front().spec;
+  const select::CostInputs& inputs = on_[work.front().backend]->inputs();
   if (first.collective != Collective::SendRecv) {
-    const auto all = select::candidates(first.collective, bytes(first), inputs_);
+    const auto all = select::candidates(first.collective, bytes(first), inputs, {first.type, first.op});
     return all.empty() || !all.front().rejected.empty() ? 0 : all.front().seconds;
   }
   uint64_t sent = 0, received = 0;
   for (const Call& call : work) (call.spec.sends ? sent : received) += bytes(call.spec);
-  const auto& link = inputs_.groups != nullptr && inputs_.groups->has_two_levels() ? inputs_.between : inputs_.inside;
+  const auto& link = inputs.groups != nullptr && inputs.groups->has_two_levels() ? inputs.between : inputs.inside;
   return link.alpha + static_cast<double>(std::max(sent, received)) * link.beta;
 }
 

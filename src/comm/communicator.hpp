@@ -165,6 +165,7 @@ class Communicator {
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
   CallInfo info_of(const Prepared& made, const BackendCalls& on) const;
+  static double predicted(const Prepared& made, const BackendCalls& on);
   void await_others(uint64_t ticket) const;
   std::unique_ptr<exec::Backend> make_host_backend();
   void abort_driven();

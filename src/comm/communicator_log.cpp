@@ -13,6 +13,7 @@
 #include "comm/slow_paths.hpp"
 #include "link/cma.hpp"
 #include "select/explain.hpp"
+#include "select/select.hpp"
 #include "topo/graph_json.hpp"
 
 namespace tutti::comm {
@@ -104,7 +105,21 @@ CallInfo Communicator::info_of(const Prepared& made, const BackendCalls& on) con
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .method = "none", .transport = "none", .delivery = "none"};
-  return info_of(*current_, *current_on_);
+  CallInfo info = info_of(*current_, *current_on_);
+  info.model = predicted(*current_, *current_on_);
+  return info;
+}
+
+/// What the cost model says of the row that the call has: not of the best one, which a profile may have overruled.
+double Communicator::predicted(const Prepared& made, const BackendCalls& on) {
+  const CallSpec& spec = made.key.spec;
+  if (spec.is_vector || spec.collective == Collective::SendRecv || made.row.algorithm == nullptr) return 0;
+  const uint64_t bytes = spec.count * size_of(spec.type);
+  for (const auto& candidate : select::candidates(spec.collective, bytes, on.inputs(), {spec.type, spec.op})) {
+    const bool same = candidate.row.algorithm == made.row.algorithm && candidate.row.method == made.row.method;
+    if (same && candidate.rejected.empty()) return candidate.predicted.seconds();
+  }
+  return 0;
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

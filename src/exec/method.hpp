@@ -27,6 +27,7 @@ inline constexpr const char* kHost = "host";  ///< the backend of memory of the 
 
 /// The figures by which a call is priced. `two_levels`: ranks are in groups, with other links between groups.
 struct Prices {
+  double call = 0;              ///< seconds of each call, beside its messages and folds
   link::LinkCost inside;        ///< inside groups; of all links, without two levels
   link::LinkCost between;       ///< between groups, with two levels
   double gamma = 0;             ///< seconds per byte folded

@@ -24,9 +24,13 @@ void bound_by_blocks(Prices& prices, double of_one, uint32_t width) {
   prices.between.beta = std::max(prices.between.beta, beta);
 }
 
+/// A call is a kernel, of which messages are a part.
+void price_kernel(Prices& prices) { prices.call = machine_constants().cuda_call; }
+
 /// A byte is loaded twice: by its writer, which stores it in a slot, and there by its reader. Each round ends with a
 /// descriptor and a fence.
 void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
+  price_kernel(prices);
   bound_by_blocks(prices, 2 * machine_constants().cuda_block_local, width);
   prices.inside.alpha += machine_constants().cuda_fence;
   prices.between.alpha += machine_constants().cuda_fence;
@@ -35,11 +39,15 @@ void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
 /// A byte is loaded by its writer, which stages it (unless it can be read in place), and by its reader from there. The
 /// first bytes of a message travel when its descriptor has come and they are asked for.
 void price_get(plan::Cost&, Prices& prices, Rank, uint32_t width) {
+  price_kernel(prices);
   bound_by_blocks(prices, machine_constants().cuda_block_local + machine_constants().cuda_block_peer, width);
   prices.inside.alpha += prices.inside.alpha + machine_constants().cuda_fence;
 }
 
+/// One block reads lines of 16 bytes, of which a thread has one in flight where other loops have four.
 void price_lines(Prices& prices, double bytes) {
+  price_kernel(prices);
+  bound_by_blocks(prices, 4 * machine_constants().cuda_block_local, 1);
   prices.inside.beta *= bytes;
   prices.between.beta *= bytes;
 }
@@ -55,6 +63,7 @@ void price_copies(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t) {
 /// Of a buffer of S bytes, a GPU's links carry (1 + 1/n) · S in each direction: out, S that the switch reads to fold
 /// and S/n that this GPU stores; in, S/n that the switch has folded and S that it multicasts. The switch folds.
 void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
+  price_kernel(prices);
   bound_by_blocks(prices, machine_constants().cuda_block_peer, width);
   prices.gamma = 0;
   prices.inside.alpha += machine_constants().cuda_fence;

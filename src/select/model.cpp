@@ -62,7 +62,7 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
            .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
            .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
-  Predicted predicted{.reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
+  Predicted predicted{.latency = s.call, .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
   if (!s.two_levels || !cost.between) {
     all.pay(s.two_levels ? s.between : inside, size, window, predicted);
     return predicted;
@@ -84,7 +84,7 @@ Predicted predict(const Traffic& traffic, const plan::Cost& cost, uint64_t bytes
                   const exec::Prices& s) {
   const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
   const double switches = (s.oversubscription - 1) * s.context_switch;
-  return {.latency = traffic.latency + static_cast<double>(cost.rounds) * switches,
+  return {.latency = s.call + traffic.latency + static_cast<double>(cost.rounds) * switches,
           .bandwidth = std::max(traffic.busiest * size * s.oversubscription, traffic.fill * std::min(size, window)),
           .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
 }

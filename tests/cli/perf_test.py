@@ -99,6 +99,7 @@ class Table(unittest.TestCase):
             self.assertAlmostEqual(half["algbw"], 8192 / half["time_us"] / 1e3)
             self.assertAlmostEqual(half["busbw"], half["algbw"] / 2)
             self.assertIn(half["delivery"], ("staged", "zcopy", "direct-store"))
+            self.assertGreater(half["model_us"], 0.1)
         self.assertEqual(result["transport"], "local")
         self.assertRegex(result["algorithm"], "^[a-z_]+$")
 

@@ -168,6 +168,7 @@ Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   }
   together.window = all.front().how.window;
   together.width = all.front().how.width;
+  together.model = all.front().how.model;
   for (std::string* const words : {&together.algorithm, &together.method, &together.transport, &together.delivery}) {
     if (words->empty()) *words = "none";
   }

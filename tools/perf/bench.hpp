@@ -18,6 +18,7 @@ namespace tutti::tools {
 /// Of all ranks combined.
 struct Measurement {
   double seconds = 0;               ///< of one call
+  double model = 0;                 ///< seconds that rank 0's cost model predicts; 0: it has none
   uint64_t wrong = 0;               ///< elements, and bytes outside the buffers
   std::string algorithm;            ///< of the timed calls: "ring"
   std::string method;               ///< "lanes"

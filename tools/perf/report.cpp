@@ -181,6 +181,7 @@ void Report::write_json() const {
   }
   const auto measured = [&](const PerfRow& row, const Measurement& m) {
     return json{{"time_us", m.seconds * 1e6},
+                {"model_us", m.model > 0 ? json(m.model * 1e6) : json(nullptr)},
                 {"algbw", bandwidth(algbw(row, m))},
                 {"busbw", bandwidth(busbw(row, m))},
                 {"wrong", m.wrong},

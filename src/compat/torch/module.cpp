@@ -50,6 +50,7 @@ py::dict last_call(const c10::intrusive_ptr<c10d::Backend>& backend) {
   told["method"] = info.method;
   told["window"] = info.window;
   told["width"] = info.width;
+  told["model"] = info.model;
   return told;
 }
 

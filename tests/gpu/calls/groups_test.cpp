@@ -44,6 +44,31 @@ TEST_F(DeviceGroups, AllGatherV) {
   });
 }
 
+/// Of GPU calls the prices are those of the GPU's methods, and of the method that runs.
+TEST_F(DeviceGroups, AreEstimatedByTheModelOfTheirDevice) {
+  each_rank([](int, tuttiComm_t comm, const GpuStream& stream) {
+    constexpr size_t kCount = 1 << 18;
+    const GpuBuffer in(kCount * 4), out(kCount * 4);
+    meet();
+    const auto call = [&] {
+      ASSERT_TUTTI(tuttiAllReduce(in.get(), out.get(), kCount, tuttiFloat32, tuttiSum, comm, stream.handle()));
+    };
+    double seconds = 0;
+    ASSERT_TUTTI(tuttiGroupStart());
+    call();
+    ASSERT_TUTTI(tuttiGroupEstimate(&seconds));
+    ASSERT_TUTTI(tuttiGroupDiscard());
+    call();
+    stream.synchronize();
+    tuttiCallInfo info{};
+    info.size = sizeof info;
+    ASSERT_TUTTI(tuttiCommGetLastCall(comm, &info));
+    EXPECT_STRNE(info.method, "lanes");
+    EXPECT_GT(seconds, 1e-6);
+    EXPECT_DOUBLE_EQ(info.model, seconds);
+  });
+}
+
 TEST_F(DeviceGroups, ReduceScatterV) {
   each_rank([](int rank, tuttiComm_t comm, const GpuStream& stream) {
     const size_t mine = counts()[static_cast<size_t>(rank)];

@@ -171,6 +171,7 @@ TEST(CppApi, LastCallDescribesTheExecution) {
       EXPECT_STRNE(info.algorithm, "none");
       EXPECT_STREQ(info.transport, "local");
       EXPECT_STREQ(info.delivery, "inline");
+      EXPECT_GT(info.model, 1e-9);
     }
     tuttiCallInfo info{};  // without its size
     EXPECT_EQ(tuttiCommGetLastCall(comm.handle(), &info), tuttiInvalidArgument);

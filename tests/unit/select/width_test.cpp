@@ -34,8 +34,7 @@ Row chosen(uint64_t bytes, const CostInputs& inputs, Collective collective = Col
 TEST(Width, IsOneForShortCallsAndEnoughToFillTheLinkForLongOnes) {
   CostInputs inputs = gpus(4);
   EXPECT_EQ(chosen(8, inputs).width, 1U);
-  EXPECT_EQ(chosen(4096, inputs).width, 1U);
-  EXPECT_EQ(chosen(32 << 10, inputs).width, 1U);
+  EXPECT_EQ(chosen(1024, inputs).width, 1U);
   const double fills = 2 * machine_constants().cuda_block_local / machine_constants().cuda_beta;  // written, read
   EXPECT_NEAR(chosen(256 << 20, inputs).width, fills, 1);
   inputs.max_width = 3;

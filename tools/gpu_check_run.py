@@ -1,0 +1,152 @@
+"""Steps of tools/gpu_check: how one is run, what is kept of it, and what is looked at before one that hangs is killed."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+AIMS = {  # of one GPU: at most (first), or at least (second)
+    "fold of 2 operands, part of the copy's bandwidth": (None, 0.92),
+    "all-reduce, 4 ranks on one GPU, graph replay, 8 B": (7, None),
+    "all-reduce, 4 ranks on one GPU, graph replay, 262144 B": (12, None),
+    "all-reduce, 4 ranks, time over that of its bytes at the copy's bandwidth": (1.25, None),
+    "creation of 4 ranks, s": (0.5, None)}
+ROOM = 12000  # characters that are kept of what a failed step printed, or a debugger
+
+
+def shell(*command, **how):
+    return subprocess.run([str(word) for word in command], text=True, capture_output=True, check=False, **how)
+
+
+def processes_of(session):
+    """The processes of a session, from /proc."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def debugger():
+    """A debugger's command that shows where kernels and threads are; [] where there is none."""
+    cuda = shutil.which("cuda-gdb") or shutil.which("/usr/local/cuda/bin/cuda-gdb")
+    if cuda:
+        return [cuda, "-batch", "-ex", "info cuda kernels", "-ex", "info cuda warps", "-ex", "thread apply all bt 8"]
+    plain = shutil.which("gdb")
+    return [plain, "-batch", "-ex", "thread apply all bt 8"] if plain else []
+
+
+class Check:
+    """What the steps found, and the time that is left."""
+
+    def __init__(self, folder, out, fake, pack, minutes, broken):
+        self.folder, self.out, self.fake, self.broken = folder, out, fake, broken
+        self.until = time.monotonic() + 60 * minutes
+        self.passed, self.failed, self.left_out, self.measured = [], [], [], []
+        self.hung = False  # the last step
+        self.copy = None  # bytes per second, when they are known
+        self.record = {}
+        self.env = dict(os.environ, TUTTI_MODULE_PATH=str(folder / "transports/cuda"), CUDA_DEVICE_MAX_CONNECTIONS="32",
+                        TUTTI_TIMEOUT="60" if fake else "8")
+        self.env.pop("FAKE_CUDA_TWINS", None)
+        if fake:
+            gpu = folder / "tests/gpu"
+            self.env.update(LD_LIBRARY_PATH=str(gpu / "fake/lib"), FAKE_CUDA_TWINS=str(gpu / "calls/libtutti_gpu_twins.so"),
+                            FAKE_CUDA_RULES="drain,queue", TUTTI_BLOCK_THREADS="32", TUTTI_CALIBRATION="0")
+        elif pack:
+            self.env["LD_LIBRARY_PATH"] = f"{folder / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        self.tutti = folder / "tools/tutti"
+
+    def write(self):
+        self.record.update(passed=self.passed, failed=self.failed, left_out=self.left_out, measured=self.measured)
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.write_text(json.dumps(self.record, indent=1) + "\n")
+
+    def leave_out(self, text):
+        self.left_out.append(text)
+        self.write()
+
+    # ---- a step
+
+    def run(self, name, *command, seconds=60, env=None):
+        """Runs a step, with all its processes, for so long at most. Returns its output; None if it failed or was left out."""
+        left = self.until - time.monotonic()
+        if left < 5:
+            return self.leave_out(f"{name}: no time is left")
+        command = {"hang": ["sleep", "1000"], "fail": ["false"]}.get(self.broken.get(name), command)
+        seconds = min(seconds, left, 3 if name in self.broken else left)
+        begun = time.monotonic()
+        with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+                              env={**self.env, **(env or {})}, start_new_session=True) as process:
+            hung = False
+            try:
+                output, _ = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                hung = True
+                self.look_at(name, process.pid)
+                os.killpg(process.pid, signal.SIGKILL)
+                output = process.communicate()[0] + f"\nnot done after {seconds:.0f} s"
+        good = process.returncode == 0 and not hung
+        self.hung = hung
+        (self.passed if good else self.failed).append(name)
+        print(f"{'passed' if good else 'HUNG  ' if hung else 'FAILED'}  {name}  {time.monotonic() - begun:.1f} s", flush=True)
+        if not good:
+            self.record.setdefault("output", {})[name] = output[-ROOM:]
+            print(output[-1500:], flush=True)
+        self.write()
+        return output if good else None
+
+    def look_at(self, name, session):
+        """What the driver says of errors, and where the threads and kernels of a step are that does not end."""
+        words = debugger()
+        seen = {"xid": [line for line in shell("dmesg").stdout.splitlines() if "Xid" in line][-20:]}
+        for pid in processes_of(session)[:4] if words else []:
+            try:
+                seen[f"process {pid}"] = shell(*words, "-p", pid, timeout=25).stdout[-ROOM:]
+            except subprocess.TimeoutExpired:
+                seen[f"process {pid}"] = "the debugger did not end within 25 s"
+        if not words:
+            seen["debugger"] = "neither cuda-gdb nor gdb is here"
+        self.record.setdefault("hung", {})[name] = seen
+        self.write()
+
+    def measure(self, key, value, unit, model=None):
+        """Writes down a figure, beside the cost model's and what is aimed at."""
+        most, least = AIMS.get(key, (None, None))
+        missed = not self.fake and ((most is not None and value > most) or (least is not None and value < least))
+        row = {"what": key, "measured": value, "unit": unit}
+        words = f"{value:.4g} {unit}"
+        if model:
+            row.update(model=model, ratio=value / model)
+            words += f"; model {model:.4g}, ratio {value / model:.2f}"
+        for name, aim in (("at_most", most), ("at_least", least)):
+            if aim is not None:
+                row[name] = aim
+                words += f"; {name.replace('_', ' ')} {aim}"
+        self.measured.append(row)
+        print(f"  {key}: {words}{'  MISSED' if missed else ''}", flush=True)
+        if missed:
+            self.failed.append(f"{key}: {value:.4g} {unit}")
+        self.write()
+
+    def perf(self, name, *flags, collective="all_reduce", env=None, seconds=60):
+        """A row for each size: {bytes: (measured, the model's)}, in microseconds; {} if the step failed."""
+        file = self.out.with_suffix(f".{re.sub('[^a-z0-9]+', '-', name)}.tmp")
+        done = self.run(name, self.tutti, "perf", collective, "--device", "cuda", *flags, "--json", file, seconds=seconds, env=env)
+        results = json.loads(file.read_text())["results"] if done is not None and file.exists() else []
+        file.unlink(missing_ok=True)
+        return {row["size"]: (row["out_of_place"]["time_us"], row["out_of_place"]["model_us"]) for row in results}
+
+    def end(self):
+        for text in self.left_out:
+            print(f"left out  {text}")
+        print(f"{len(self.passed)} passed, {len(self.failed)} failed: {', '.join(self.failed) or 'none'}; {self.out}")
+        return 1 if self.failed else 0

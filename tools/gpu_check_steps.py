@@ -11,7 +11,8 @@ from gpu_check_run import ROOT, shell
 METHODS = ("ll", "ll128", "slots", "get")
 # Tests of GPUs that reach each other need two; those of faults and counts need a stand-in. A real driver may crash at a stream
 # that was destroyed.
-CALLS_FILTER = "-*OtherDevice*:*AnotherDevice*:DeviceFaults*:LaunchPath*:OddUsesOfAContext*:*DestroyedStream:*StreamWasDestroyed"
+CALLS_FILTER = ("-*OtherDevice*:*AnotherDevice*:DeviceFaults*:LaunchPath*:DriverRules*:Fences*:Uploads*:OddUsesOfAContext*:"
+                "*DestroyedStream:*StreamWasDestroyed")
 
 
 # ---- the first part: first contact, then speed
@@ -44,6 +45,8 @@ def first_calls(check):
         check.perf(f"{name}, processes", "--np", 2, *sizes, *one, env=env, seconds=25)
     check.perf("1 MiB, threads", "-t", 2, "-b", "1M", "-e", "1M", *one, seconds=25)
     check.perf("8 B and 1 MiB, processes", "--np", 2, "-b", 8, "-e", "1M", "-f", 131072, *one, seconds=25)
+    for name, ranks in (("threads", ("-t", 2)), ("processes", ("--np", 2))):
+        check.perf(f"registered buffers, {name}", *ranks, "-b", "1M", "-e", "1M", "-R", 1, *one, env={"TUTTI_METHOD": "get"}, seconds=25)
     with_mps(check, one)
 
 
@@ -85,7 +88,8 @@ def memory_speed(check):
 def speed(check):
     most = "1M" if check.fake else "256M"
     few = 1 if check.fake else 20
-    graph = check.perf("graph replay, 4 ranks", "-t", 4, "-b", 8, "-e", "256K", "-f", 32768, "-n", 10, "-w", 1, "-G", 5 if check.fake else 200)
+    graph = check.perf("graph replay, 4 ranks", "-t", 4, "-b", 8, "-e", "256K", "-f", 32768, "-n", 10, "-w", 1,
+                       "-G", 5 if check.fake else 200)
     for size, (microseconds, model) in graph.items():
         check.measure(f"all-reduce, 4 ranks on one GPU, graph replay, {size} B", microseconds, "us", model)
     long = check.perf("long calls, 4 ranks", "-t", 4, "-b", most, "-e", most, "-n", few, "-w", 1)
@@ -114,8 +118,8 @@ def sweeps(check):
     sizes = ("-b", "64K", "-e", "1M" if check.fake else "256M", "-f", 16)
     for method in METHODS[2:]:
         for blocks in (1, 8) if check.fake else (1, 2, 4, 8, 16, 24, 32):
-            rows = check.perf(f"{method}, {blocks} blocks", "-t", 2, *sizes, "-n", 1 if check.fake else 10, "-w", 1, "-c", 0, "-R", int(method == "get"),
-                              env={"TUTTI_METHOD": method, "TUTTI_MAX_BLOCKS": str(blocks)}, seconds=30)
+            rows = check.perf(f"{method}, {blocks} blocks", "-t", 2, *sizes, "-n", 1 if check.fake else 10, "-w", 1, "-c", 0,
+                              "-R", int(method == "get"), env={"TUTTI_METHOD": method, "TUTTI_MAX_BLOCKS": str(blocks)}, seconds=30)
             for size, (microseconds, model) in rows.items():
                 check.measure(f"all-reduce, 2 ranks, {method}, {blocks} blocks, {size >> 10} KiB", microseconds, "us", model)
 
@@ -127,6 +131,8 @@ def tests(check):
     threads = "32" if check.fake else "512"
     calls = check.folder / "tests/gpu/calls/tutti_gpu_calls_tests"
     check.run("calls", calls, f"--gtest_filter={CALLS_FILTER}:DeviceGroups*", seconds=60)
+    check.run("buffers of several handles, of pools; green contexts", calls,
+              "--gtest_filter=DriverRules.ABufferOf*:DriverRules.AStreamOf*:DriverRules.ALongTransfer*", seconds=30)
     for test in ("AllGatherV", "ReduceScatterV", "SendsAndReceivesToAllAndToItself", "StreamsOfOneCommunicatorAreOrdered"):
         check.run(f"groups {test}", calls, f"--gtest_filter=DeviceGroups.{test}", seconds=30)
     for test in ("AllGather", "AllToAll"):
@@ -159,8 +165,8 @@ def wires(check):
     """Each method, a million uses of its links: a hundred thousand replays of a graph with ten calls, results checked."""
     replays, calls = (20, 5) if check.fake else (100000, 10)
     for method in METHODS:
-        check.perf(f"a million calls by {method}", "-t", 2, "-b", 4000, "-e", 4000, "-n", calls, "-w", 1, "-c", 1, "-G", replays, seconds=90,
-                   env={"TUTTI_METHOD": method})
+        check.perf(f"a million calls by {method}", "-t", 2, "-b", 4000, "-e", 4000, "-n", calls, "-w", 1, "-c", 1, "-G", replays,
+                   seconds=90, env={"TUTTI_METHOD": method})
 
 
 def memory_check(check):
@@ -169,8 +175,8 @@ def memory_check(check):
     if check.fake or not found:
         return check.leave_out("memcheck: " + ("the stand-in has none" if check.fake else "there is no compute-sanitizer here"))
     for method in ("", "slots"):
-        check.run(f"memcheck {method or 'as chosen'}", found, "--tool", "memcheck", "--error-exitcode", "9", check.tutti, "perf", "all_reduce",
-                  "--device", "cuda", "-t", 2, "-b", 8, "-e", "64K", "-f", 64, "-n", 2, "-w", 1, "-c", 1, seconds=60,
+        check.run(f"memcheck {method or 'as chosen'}", found, "--tool", "memcheck", "--error-exitcode", "9", check.tutti, "perf",
+                  "all_reduce", "--device", "cuda", "-t", 2, "-b", 8, "-e", "64K", "-f", 64, "-n", 2, "-w", 1, "-c", 1, seconds=60,
                   env={"TUTTI_METHOD": method})
     return None
 

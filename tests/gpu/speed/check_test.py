@@ -17,8 +17,8 @@ class GpuCheck(unittest.TestCase):
     def check(self, part, *words):
         """(exit status, what was printed, what was written)."""
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([sys.executable, "-B", ROOT / "tools/gpu_check", "--fake", "--build", BUILD, "--part", part, "--out", folder, *words],
-                                  capture_output=True, text=True, timeout=590, check=False)
+            command = [sys.executable, "-B", ROOT / "tools/gpu_check", "--fake", "--build", BUILD, "--part", part, "--out", folder, *words]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=590, check=False)
             written = list(pathlib.Path(folder).iterdir())
             self.assertEqual(len(written), 1, done.stdout + done.stderr)  # and no file of a step is left
             return done.returncode, done.stdout, json.loads(written[0].read_text())
@@ -44,8 +44,8 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(any(text.startswith("memcheck: ") for text in record["left_out"]))
 
     def test_what_is_not_there_is_refused(self):
-        done = subprocess.run([sys.executable, "-B", ROOT / "tools/gpu_check", "--fake", "--build", "/nowhere"], capture_output=True, text=True,
-                              check=False)
+        command = [sys.executable, "-B", ROOT / "tools/gpu_check", "--fake", "--build", "/nowhere"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("/nowhere", done.stderr)
 

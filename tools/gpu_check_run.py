@@ -78,6 +78,7 @@ class Check:
 
     def run(self, name, *command, seconds=60, env=None):
         """Runs a step, with all its processes, for so long at most. Returns its output; None if it failed or was left out."""
+        self.hung = False
         left = self.until - time.monotonic()
         if left < 5:
             return self.leave_out(f"{name}: no time is left")
@@ -86,18 +87,16 @@ class Check:
         begun = time.monotonic()
         with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
                               env={**self.env, **(env or {})}, start_new_session=True) as process:
-            hung = False
             try:
                 output, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                hung = True
+                self.hung = True
                 self.look_at(name, process.pid)
                 os.killpg(process.pid, signal.SIGKILL)
                 output = process.communicate()[0] + f"\nnot done after {seconds:.0f} s"
-        good = process.returncode == 0 and not hung
-        self.hung = hung
+        good = process.returncode == 0 and not self.hung
         (self.passed if good else self.failed).append(name)
-        print(f"{'passed' if good else 'HUNG  ' if hung else 'FAILED'}  {name}  {time.monotonic() - begun:.1f} s", flush=True)
+        print(f"{'passed' if good else 'HUNG  ' if self.hung else 'FAILED'}  {name}  {time.monotonic() - begun:.1f} s", flush=True)
         if not good:
             self.record.setdefault("output", {})[name] = output[-ROOM:]
             print(output[-1500:], flush=True)

@@ -23,7 +23,8 @@ TEST(Uploads, NoCallWaitsForItself) {
   const GpuBuffer there(kMost * 4);
   std::vector<float> values(kMost);
   std::iota(values.begin(), values.end(), 0.0F);
-  std::thread ends_waits([&] {  // of which there are none
+  // A call that waited for itself would be ended by this failure, and throw: the test fails, and does not hang.
+  std::thread ends_waits([&] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     failed = 1;
   });

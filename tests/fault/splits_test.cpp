@@ -109,12 +109,14 @@ TEST_P(Splits, OfOthersSurviveADeath) {
     const int half = victim / 2;
     Job job({GetParam(), kRanks, "TUTTI_TIMEOUT=30"}, [&](int rank) {
       std::string script = fmt::format("split {} {}\nuse 1\nall_reduce 1 i32 sum\n", rank / 2, rank);
-      if (rank == victim) return script + "kill";
+      if (rank == victim) return script + "wait\nkill";
       if (rank / 2 == half) return script + "repeat barrier\nuse 0\nbarrier";
       script += "use 0\nrepeat barrier\nuse 1\n";
       for (int i = 0; i < 100; ++i) script += "all_reduce 1000 f32 sum\n";
       return script + fmt::format("split 0 {}\nuse 2\nbarrier\ndestroy\nuse 1\ndestroy", rank);
     });
+    for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 2);  // all have their splits
+    job.go(victim);
     const auto results = job.finish(60);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == victim) continue;

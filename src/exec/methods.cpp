@@ -44,7 +44,8 @@ void price_get(plan::Cost&, Prices& prices, Rank, uint32_t width) {
   prices.inside.alpha += prices.inside.alpha + machine_constants().cuda_fence;
 }
 
-/// One block reads lines of 16 bytes, of which a thread has one in flight where other loops have four.
+/// One block writes and reads lines of 16 bytes, of which a thread has one in flight where it sends or copies; other
+/// loops, and folds of lines, have four.
 void price_lines(Prices& prices, double bytes) {
   price_kernel(prices);
   bound_by_blocks(prices, 4 * machine_constants().cuda_block_local, 1);

@@ -137,8 +137,9 @@ TUTTI_HD inline unsigned char* outgoing(const RankState& rank, LaneState& lane, 
 
 /// Messages that are in memory are given by their address.
 struct InMemory {
-  TUTTI_HD static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
-    return arrival.data + offset;
+  TUTTI_HD static void set_operand(const unsigned char** operands, uint32_t k, const link::Arrival& arrival,
+                                   uint64_t offset) {
+    operands[k] = arrival.data + offset;
   }
 };
 
@@ -153,7 +154,7 @@ TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, 
   for (uint32_t k = first; k < op.sources; k += step) {
     if (sources[k].base == Base::Message) {
       const link::Arrival& arrival = lane.arrivals[sources[k].message];
-      operands[k] = Reduce::operand(arrival, sources[k].offset);
+      Reduce::set_operand(operands, k, arrival, sources[k].offset);
       elsewhere = elsewhere || arrival.where == link::Where::Cma;
     } else {
       operands[k] = address(lane, sources[k]);

@@ -44,14 +44,18 @@ TUTTI_DEVICE uint16_t float_to_upper_half(float value) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
+TUTTI_DEVICE float wide_f8e4m3(uint8_t bits) { return F8E4M3Format::widen_by_product(bits); }
+TUTTI_DEVICE float wide_f8e5m2(uint8_t bits) { return F8E5M2Format::widen_by_product(bits); }
 using F16 = Small<uint16_t, half_to_float, float_to_half>;
 using Bf16 = Small<uint16_t, bf16_to_float, float_to_upper_half>;
+using F8E4M3 = Small<uint8_t, wide_f8e4m3, float_to_f8e4m3>;
+using F8E5M2 = Small<uint8_t, wide_f8e5m2, float_to_f8e5m2>;
 #else
 using F16 = Small<uint16_t, f16_to_float, float_to_f16>;
 using Bf16 = Small<uint16_t, bf16_to_float, float_to_bf16>;
-#endif
 using F8E4M3 = Small<uint8_t, f8e4m3_to_float, float_to_f8e4m3>;
 using F8E5M2 = Small<uint8_t, f8e5m2_to_float, float_to_f8e5m2>;
+#endif
 
 /// One node of a fold; `a` comes earlier. Integers wrap; a NaN stays one.
 template <class V, Op kOp>

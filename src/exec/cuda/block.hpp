@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "exec/cuda/block_operands.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/packs.hpp"
 #include "exec/gpu/lanes.hpp"
@@ -16,7 +17,7 @@ namespace tutti::exec::cuda {
 struct BlockShared {
   uint32_t word;     ///< of broadcast()
   uint32_t gave_up;  ///< not 0: some thread has
-  const unsigned char* operands[gpu::kMaxOperands];
+  BlockOperands operands;
 };
 
 class BlockGroup {
@@ -27,7 +28,9 @@ class BlockGroup {
   }
   TUTTI_DEVICE static uint32_t thread() { return ptx::thread_index(); }
   TUTTI_DEVICE static uint32_t threads() { return ptx::block_size(); }
-  TUTTI_DEVICE const unsigned char** operands(const LaneState&, const Instruction&) const { return shared_.operands; }
+  TUTTI_DEVICE const unsigned char** operands(const LaneState&, const Instruction&) const {
+    return shared_.operands.at;
+  }
   TUTTI_DEVICE static bool leader() { return ptx::thread_index() == 0; }
   TUTTI_DEVICE static void sync() { ptx::sync_block(); }
   TUTTI_DEVICE Outcome broadcast(Outcome outcome) const {
@@ -40,6 +43,19 @@ class BlockGroup {
     const uint32_t everyones = shared_.word;
     sync();  // nobody may overwrite it before all have read it
     return everyones;
+  }
+
+  // The first warp polls.
+  TUTTI_DEVICE static uint32_t pollers() { return ptx::block_size() < ptx::kWarp ? ptx::block_size() : ptx::kWarp; }
+  TUTTI_DEVICE static bool polls() { return ptx::thread_index() < ptx::kWarp; }
+  TUTTI_DEVICE static Outcome of_leader(Outcome outcome) {
+    ptx::sync_warp(poll_mask());
+    return static_cast<Outcome>(ptx::shuffle(poll_mask(), static_cast<uint32_t>(outcome), 0));
+  }
+  TUTTI_DEVICE static bool any(bool value) { return ptx::ballot(poll_mask(), value) != 0; }
+  TUTTI_DEVICE static bool is_first(bool value) {
+    const uint32_t those = ptx::ballot(poll_mask(), value);
+    return value && (those & ((1U << ptx::lane_index()) - 1)) == 0;
   }
 
   /// For one thread that waits, in turn `turn`: false if the host has ended the call.
@@ -56,6 +72,8 @@ class BlockGroup {
   }
 
  private:
+  TUTTI_DEVICE static uint32_t poll_mask() { return ptx::kWholeWarp >> (ptx::kWarp - pollers()); }
+
   BlockShared& shared_;
   const uint64_t* const abort_;
 };

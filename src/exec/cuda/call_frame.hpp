@@ -30,19 +30,23 @@ class CallFrame {
   TUTTI_DEVICE uint64_t collective() const {
     return head_.numbered != 0 ? SystemMemory::load(&head_.counters->collectives) + 1 : 0;
   }
-  TUTTI_DEVICE uint64_t tag() const { return (head_.salt + collective()) & link::kTagMask; }
   /// Has the host ended the call?
   TUTTI_DEVICE bool is_aborted() const { return SystemMemory::load(&head_.record->abort) != 0; }
 
-  /// False if the call must not run.
-  TUTTI_DEVICE bool enter() const {
-    if (is_aborted()) return false;
+  /// Sets the call's tag. False if the call must not run. All that is loaded lies in this GPU's memory, and is on its
+  /// way at the same time: the host's words are not looked at before something waits.
+  TUTTI_DEVICE bool enter(uint64_t& tag) const {
+    const uint64_t calls = SystemMemory::load(&head_.counters->calls);
+    const uint64_t collectives = SystemMemory::load(&head_.counters->collectives);
+    const uint64_t closed = SystemMemory::load(&head_.counters->closed);
     const uint64_t before = ptx::exchange_relaxed<ptx::Scope::Device>(&head_.counters->owner, head_.launch);
+    if (closed != 0) return false;
     if (before != 0 && before != head_.launch) {
       report({.kind = FaultKind::TwoAtOnce, .call = head_.launch, .other = before});
       return false;
     }
-    if (ptx::block_index() == 0) ptx::store_relaxed(&head_.record->started, number());
+    if (ptx::block_index() == 0) ptx::store_relaxed(&head_.record->started, calls + 1);
+    tag = (head_.salt + (head_.numbered != 0 ? collectives + 1 : 0)) & link::kTagMask;
     return true;
   }
 

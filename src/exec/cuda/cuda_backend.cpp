@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "base/counted.hpp"
@@ -73,6 +74,8 @@ CudaBackend::~CudaBackend() {
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
+    const uint64_t yes = 1;
+    if (has_captured_) device_.stream().upload(reinterpret_cast<CUdeviceptr>(&counters_->closed), &yes, sizeof yes);
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
 }
@@ -235,10 +238,10 @@ void CudaBackend::start(const LoadedKernel& kernel, uint32_t items, void* parame
 }
 
 /// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
-/// gone, its record still says that calls must end: they touch nothing else, least of all links.
+/// gone, its counters still say so: calls touch nothing else, least of all links.
 void CudaBackend::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory) {
-  using Kept = std::pair<std::shared_ptr<void>, std::shared_ptr<unsigned char>>;
-  auto* const kept = new Kept(memory, record_.memory());
+  using Kept = std::tuple<std::shared_ptr<void>, std::shared_ptr<unsigned char>, std::shared_ptr<void>>;
+  auto* const kept = new Kept(memory, record_.memory(), programs_.pool());
   CUuserObject object = nullptr;
   const auto drop = [](void* gone) { delete static_cast<Kept*>(gone); };
   check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");

@@ -71,6 +71,7 @@ struct BlockRuntime {
   void (*step)();                                                          ///< others may run first
   void (*trap)();                                                          ///< does not return
   void (*fence)(bool of_system);                                           ///< counts
+  void (*moved)(const void* at, uint32_t bytes, bool stored);              ///< counts a part of a payload
   void* (*shared)(const void* key, size_t bytes, size_t alignment);        ///< the block's variable called `key`
   /// The places that a multicast address stands for, and how many they are.
   uint32_t (*multicast)(const void* address, size_t bytes, void** places);

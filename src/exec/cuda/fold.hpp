@@ -9,7 +9,8 @@
 
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold_values.hpp"
-#include "exec/cuda/ll_access.hpp"
+#include "exec/cuda/line_operands.hpp"
+#include "exec/cuda/line_stores.hpp"
 #include "exec/cuda/packs.hpp"
 #include "exec/state.hpp"
 #include "tutti/types.hpp"
@@ -91,6 +92,19 @@ TUTTI_DEVICE_APART void copy_block(unsigned char* to, unsigned char* slot, const
   });
 }
 
+/// Loads packs of operands that all lie at byte `at` of theirs. Beyond the last operand some other is loaded again: a
+/// load under a condition would be waited for at once.
+struct PacksAt {
+  const unsigned char* const* operands;
+  uint32_t at;
+
+  template <uint32_t kCount>
+  TUTTI_DEVICE void operator()(uint32_t j, uint32_t end, ptx::Pack (&loaded)[kCount]) const {
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) loaded[i] = ptx::begin_load(operands[j + i < end ? j + i : j] + at);
+  }
+};
+
 /// Of two operands, the most frequent: two packs of each at a time.
 template <class Fold>
 TUTTI_DEVICE void fold_two(const Fold& fold, const Extent& extent, unsigned char* to, unsigned char* slot,
@@ -107,38 +121,70 @@ TUTTI_DEVICE void fold_two(const Fold& fold, const Extent& extent, unsigned char
     TUTTI_HD_UNROLLED
     for (uint32_t p = 0; p < kPlaces; ++p) {
       if (p == 0 || at + p * apart < extent.body_end) {
-        store_both(to, slot, at + p * apart, fold.fold_loaded(loaded[p]));
+        store_both(to, slot, at + p * apart, fold.two(loaded[p][0], loaded[p][1]));
       }
     }
   });
 }
 
-template <class T, Op kOp>
+template <class T>
 TUTTI_DEVICE_APART void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment,
-                                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
-                                   FromMemory<typename T::Stored> source) {
-  const Fold<T, kOp, FromMemory<typename T::Stored>> fold(how, op, segment, operands, source);
+                                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
+  using Stored = typename T::Stored;
+  const Fold<T, ptx::Pack> fold(how, op, segment);
   const uint32_t head = to_whole_pack(operands[0]);
-  bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
-               (slot == nullptr || to_whole_pack(slot) == head);
+  bool alike = (to == nullptr || to_whole_pack(to) == head) && (slot == nullptr || to_whole_pack(slot) == head);
   TUTTI_HD_ROLLED
   for (uint32_t j = 1; j < op.sources; ++j) alike = alike && to_whole_pack(operands[j]) == head;
   const Extent extent = extent_of(segment.bytes, alike, head);
-  each_element(extent, sizeof(typename T::Stored), [&](uint32_t at) { store_both(to, slot, at, fold.element(at)); });
+  each_element(extent, sizeof(Stored), [&](uint32_t at) {
+    const auto load = [&](uint32_t j) { return *reinterpret_cast<const Stored*>(operands[j] + at); };
+    store_both(to, slot, at, fold.element(load));
+  });
   if (op.sources == 2) return fold_two(fold, extent, to, slot, operands[0], operands[1]);
-  each_pack<1>(extent, [&](uint32_t at, uint32_t) { store_both(to, slot, at, fold.pack(at)); });
+  each_pack<1>(extent, [&](uint32_t at, uint32_t) { store_both(to, slot, at, fold.chunk(PacksAt{operands, at})); });
 }
 
-/// The same where messages come in lines: threads read them element by element, and so neighbours the same lines.
-template <class T, Op kOp, class Source>
-TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                             unsigned char* slot, const unsigned char* const* operands, const Source& source) {
-  const Fold<T, kOp, Source> fold(how, op, segment, operands, source);
-  constexpr uint32_t kUnit = sizeof(typename T::Stored);
-  const auto bytes = static_cast<uint32_t>(segment.bytes);
-  for (uint32_t at = ptx::thread_index() * kUnit; at < bytes; at += ptx::block_size() * kUnit) {
-    store_both(to, slot, at, fold.element(at));
+/// The same where messages come in lines.
+template <class T, class Lines>
+TUTTI_DEVICE void fold_lines(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                             unsigned char* slot, const BlockOperands& operands, const Lines& lines) {
+  const Fold<T, typename Lines::Chunk> fold(how, op, segment);
+  lines.each_place([&](uint32_t place) {
+    lines.store(place, to, slot, fold.chunk([&](uint32_t j, uint32_t end, auto& loaded) {
+      lines.load(place, operands, j, end, loaded);
+    }));
+  });
+}
+template <class Lines>
+TUTTI_DEVICE void copy_lines(unsigned char* to, unsigned char* slot, const BlockOperands& operands,
+                             const Lines& lines) {
+  lines.each_place([&](uint32_t place) {
+    typename Lines::Chunk loaded[1];
+    lines.load(place, operands, 0, 1, loaded);
+    lines.store(place, to, slot, loaded[0]);
+  });
+}
+
+/// Both, as a function of its own, where a kernel has more besides.
+template <class T, class Lines, class Group>
+TUTTI_DEVICE_APART void lines_apart(const Group& group, const Arithmetic& how, const Instruction& op,
+                                    const Segment& segment, unsigned char* to, unsigned char* slot,
+                                    const BlockOperands& operands, bool copies) {
+  const Lines lines(group, segment);
+  if (copies) return copy_lines(to, slot, operands, lines);
+  fold_lines<T>(how, op, segment, to, slot, operands, lines);
+}
+
+/// All threads of a block of whole warps: do all messages in lines come by LL128?
+TUTTI_DEVICE bool all_whole(const Instruction& op, const BlockOperands& operands) {
+  bool other = false;
+  TUTTI_HD_ROLLED
+  for (uint32_t j = ptx::thread_index(); j < op.sources; j += ptx::block_size()) {
+    const unsigned char* const operand = operands.at[j];
+    other = other || (BlockOperands::in_lines(operand) && !BlockOperands::whole(operand));
   }
+  return !ptx::sync_block_or(other);
 }
 
 /// The interpreter's policy for elements of type T. Short calls move nothing by packs.
@@ -152,9 +198,14 @@ struct BlockReduce {
     if constexpr (!kShort) copy_block<Stored>(to, nullptr, from, bytes);
   }
 
-  TUTTI_DEVICE static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
+  TUTTI_DEVICE static void set_operand(const unsigned char** operands, uint32_t k, const link::Arrival& arrival,
+                                       uint64_t offset) {
     const bool in_lines = kKind != gpu::KernelKind::Slots && arrival.where == link::Where::Flagged;
-    return in_lines ? operand_in_lines(arrival) : arrival.data + offset;
+    if (!in_lines) {
+      operands[k] = arrival.data + offset;
+    } else {
+      reinterpret_cast<BlockOperands*>(operands)->set_lines(k, arrival);
+    }
   }
 
   template <class Group>
@@ -168,54 +219,23 @@ struct BlockReduce {
                                unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
     if (to == nullptr && slot == nullptr) return;
     const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
-    if constexpr (kKind != gpu::KernelKind::Slots) {
-      if (kShort || op.lines) {
-        const FromLines<Stored, Group, !kShort> source{group, static_cast<uint32_t>(segment.at)};
-        if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);
-        return fold(how, op, segment, to, slot, operands, source);
+    if constexpr (kShort) {
+      const LineOperands<Stored, Group, false> lines(group, segment);
+      const BlockOperands& all = BlockOperands::of(operands);
+      return copies ? copy_lines(to, slot, all, lines) : fold_lines<T>(how, op, segment, to, slot, all, lines);
+    }
+    if constexpr (kKind == gpu::KernelKind::Ll) {
+      using Lines = LineOperands<Stored, Group, true>;
+      using WholeLines = WholeLineOperands<Stored, Group>;
+      const BlockOperands& all = BlockOperands::of(operands);
+      if (op.lines && ptx::block_size() % ptx::kWarp == 0 && all_whole(op, all)) {
+        return lines_apart<T, WholeLines>(group, how, op, segment, to, slot, all, copies);
       }
+      if (op.lines) return lines_apart<T, Lines>(group, how, op, segment, to, slot, all, copies);
     }
     if constexpr (!kShort) {
       if (copies) return copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);
-      fold(how, op, segment, to, slot, operands, FromMemory<Stored>());
-    }
-  }
-
- private:
-  template <class Source>
-  TUTTI_DEVICE static void fold(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                                unsigned char* slot, const unsigned char* const* operands, const Source& source) {
-    static_assert(kOps == 9, "an operator needs a case here: nvcc does not warn of a missing one");
-    switch (how.op) {
-      case Op::Sum:
-      case Op::Avg:
-      case Op::PreMulSum:
-        return fold_block<T, Op::Sum>(how, op, segment, to, slot, operands, source);
-      case Op::Prod:
-        return fold_block<T, Op::Prod>(how, op, segment, to, slot, operands, source);
-      case Op::Min:
-        return fold_block<T, Op::Min>(how, op, segment, to, slot, operands, source);
-      case Op::Max:
-        return fold_block<T, Op::Max>(how, op, segment, to, slot, operands, source);
-      case Op::BitAnd:
-        return fold_bits<Op::BitAnd>(how, op, segment, to, slot, operands, source);
-      case Op::BitOr:
-        return fold_bits<Op::BitOr>(how, op, segment, to, slot, operands, source);
-      case Op::BitXor:
-        return fold_bits<Op::BitXor>(how, op, segment, to, slot, operands, source);
-    }
-    ptx::trap();  // no operator
-  }
-
-  /// For words: operators on bits are launched with the kernel of the word that is as long as the type.
-  template <Op kOp, class Source>
-  TUTTI_DEVICE static void fold_bits(const Arithmetic& how, const Instruction& op, const Segment& segment,
-                                     unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
-                                     const Source& source) {
-    if constexpr (std::is_unsigned_v<typename T::Value>) {
-      fold_block<T, kOp>(how, op, segment, to, slot, operands, source);
-    } else {
-      ptx::trap();
+      fold_block<T>(how, op, segment, to, slot, operands);
     }
   }
 };

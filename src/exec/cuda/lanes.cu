@@ -40,18 +40,19 @@ class Block {
 
   /// False if the call must not run.
   TUTTI_DEVICE bool enter() const {
-    if (!frame_.enter()) return false;
+    uint64_t tag = 0;
+    if (!frame_.enter(tag)) return false;
     TUTTI_HD_ROLLED
-    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) bind(item);
+    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) bind(item, tag);
     return true;
   }
 
-  TUTTI_DEVICE void bind(uint32_t item) const {
+  TUTTI_DEVICE void bind(uint32_t item, uint64_t tag) const {
     RankState& state = rank(item);
     const uint64_t first = call_.window_bytes * (item / call_.lanes);
     state.bases[0] = moved(call_.in, first);
     state.bases[1] = moved(call_.out, first);
-    state.tag = frame_.tag();
+    state.tag = tag;
     state.faulted = 0;
     state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
     if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);

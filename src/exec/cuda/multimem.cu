@@ -30,9 +30,10 @@ class Block {
 
   TUTTI_DEVICE void run() {
     uint32_t goes = 0;
-    if (group_.leader()) goes = frame_.enter() ? 1 : 0;
+    uint64_t tag = 0;
+    if (group_.leader()) goes = frame_.enter(tag) ? 1 : 0;
     if (group_.broadcast(goes) != 0) {
-      tag_ = short_tag(frame_.tag());
+      tag_ = group_.broadcast(short_tag(tag));
       for (uint32_t item = ptx::block_index(); item < call_.layout.items; item += ptx::grid_size()) {
         if (!run_item(item)) break;
       }

@@ -13,6 +13,7 @@ TUTTI_DEVICE Pack load_pack(const void* at) {
   const uint4 value = *static_cast<const uint4*>(at);
   return {{value.x, value.y, value.z, value.w}};
 #else
+  host::runtime->moved(at, sizeof(Pack), false);
   return *static_cast<const Pack*>(at);
 #endif
 }
@@ -33,6 +34,7 @@ TUTTI_DEVICE void store_pack(void* at, const Pack& pack) {
 #if defined(__CUDACC__)
   *static_cast<uint4*>(at) = make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]);
 #else
+  host::runtime->moved(at, sizeof(Pack), true);
   *static_cast<Pack*>(at) = pack;
 #endif
 }
@@ -54,6 +56,20 @@ TUTTI_DEVICE void store_words(Words* at, const Words& words) {
 #else
   store_relaxed(&at->low, words.low);
   store_relaxed(&at->high, words.high);
+#endif
+}
+
+/// The same, of a line of 128 bytes that store_whole() stored: the threads of a warp load their parts of four lines at
+/// once, so those whose line has its flag have the bytes that came with it. All of the warp call it.
+TUTTI_DEVICE Words load_whole(const Words* at) {
+#if defined(__CUDACC__)
+  return load_words(at);
+#else
+  const bool has_flag = thread_index() % 8 == 7;
+  const uint64_t flag = has_flag ? load_acquire(&at->high) : 0;  // first: what comes later does no harm
+  sync_warp();
+  const Words words = load_words(at);
+  return {words.low, has_flag ? flag : words.high};
 #endif
 }
 

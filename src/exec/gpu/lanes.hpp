@@ -34,6 +34,7 @@ struct Counters {
   uint64_t owner = 0;        ///< launch that runs now; 0: none
   uint64_t left = 0;         ///< blocks of it that have ended
   uint64_t faulted = 0;      ///< a block has claimed HostRecord::fault
+  uint64_t closed = 0;       ///< the communicator has ended: a graph's call does nothing
 };
 
 /// What a block waits for, as last reported; two numbers a word, each word stored on its own.
@@ -48,7 +49,7 @@ struct BlockWait {
 
 /// Words in pinned memory of the host.
 struct HostRecord {
-  uint64_t abort = 0;        ///< written by the host: kernels end
+  uint64_t abort = 0;        ///< written by the host: kernels that wait end
   uint64_t started = 0;      ///< the number of the call that began last
   uint64_t ended = 0;        ///< of the one that ended last, well or badly
   uint64_t collectives = 0;  ///< Counters::collectives after that one

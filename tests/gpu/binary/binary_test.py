@@ -1,12 +1,11 @@
 """What nvcc made of the kernels, read in the binary: binary_test.py FATBIN... [-- NVCC SOURCE FLAGS...]
 
 For each GPU that the fatbin holds code for, and each kernel:
-  - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and nothing is spilled with
-    floats of 2 bytes and more; with others little, which is live around a call of a fold;
+  - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and no fold of floats of 2 bytes and more
+    spills anything; with others little, and little in kernels, around a call of a fold, and in folds of lines;
   - no function is called but those that fold and copy: a call costs registers in the whole kernel;
   - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines;
-  - those functions load 4 times before they use what comes first, so a thread has so many loads in flight; where
-    elements have 1 byte and operands are more than 4, twice.
+  - those functions load 4 times before they use what comes first, so a thread has so many loads in flight.
 
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes, and there is no other fence of
@@ -35,12 +34,12 @@ import tempfile
 MOST_REGISTERS = 64
 # A function of the compiler; what jumps to a label is a loop that threads leave at different times. Waiting for some
 # threads of a warp is a function of a few instructions on GPUs before 9.0, which takes no registers.
-FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|10fold_block|10copy_block))"
+FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|10fold_block|10copy_block|11lines_apart))"
 IN_FLIGHT = 4
-BYTES = r"_(?:[ui]8|f8e\dm\d)$"  # kernels of elements of 1 byte
-# Instructions that keep values in memory: in a kernel, around calls of folds, and in a fold.
-SPILLS = ((BYTES, 64, 56), (r"_[ui]\d+$", 12, 2), ("", 0, 0))
-OPERATORS, OPERATORS_ON_BITS = 4, 3  # sum, product, minimum, maximum; and, or, exclusive or
+# Instructions that keep values in memory: in a kernel, around calls of folds; in a fold; in a fold of lines, which keeps
+# what does not change there.
+SPILLS = ((r"_(?:[ui]8|f8e\dm\d)$", 64, 64, 128), (r"_[ui]\d+$", 48, 8, 96), ("tutti_ll_", 48, 0, 96), ("tutti_short_", 32, 0, 0),
+          ("", 8, 0, 0))
 
 
 def find(tool):
@@ -102,13 +101,14 @@ def spills_of(name):
 
 
 def wrong_with_function(name, function, code):
-    """The same of a function that folds or copies, which this kernel calls."""
+    """The same of a function that folds or copies, which this kernel calls. A copy of lines loads one at a time."""
     groups = loads_in_flight(code)
+    in_lines = "lines_apart" in function
     spilled = code.count("SpillRefill")
-    bytewise = re.search(BYTES, name)
+    most = spills_of(name)[2 if in_lines else 1]
     wants = [(sum(count >= IN_FLIGHT for count in groups) >= (2 if "fold_block" in function else 1), f"loads in flight: {groups}"),
-             (bytewise or all(count >= IN_FLIGHT for count in groups), f"loads in flight: {groups}"),
-             (spilled <= spills_of(name)[1], f"{spilled} spills")]
+             (in_lines or all(count >= IN_FLIGHT for count in groups), f"loads in flight: {groups}"),
+             (spilled <= most, f"{spilled} spills, {most} at most")]
     return [f"{function}: {text}" for good, text in wants if not good]
 
 
@@ -131,19 +131,21 @@ def wrong_with(name, code, registers, source):
         return [text for good, text in wants if not good]
 
     for function, part in functions.items():
-        if re.search("fold_block|copy_block", function):
+        if re.search("fold_block|copy_block|lines_apart", function):
             wants += [(False, text) for text in wrong_with_function(name, function, part)]
-    called = sum("fold_block" in function for function in functions)
 
-    folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
+    def called(what):
+        return sum(what in function for function in functions)
+
     short = name.startswith("tutti_short_")
-    wants.append((short or called == folds, f"{called} functions that fold, of {folds} operators"))
-    # Of slots: the first operand and the others of each fold, and a copy; each stores to a buffer, to a link, or to both.
-    # Of lines: an operand of a fold, and the lines that are sent.
-    in_slots = (0, 0) if short else (2 * folds + 1, 2 * folds + 2)
-    in_lines = (0, 0) if name.startswith("tutti_lanes_") else (folds + 1, 1)
-    wants += [(loaded >= in_slots[0] + in_lines[0], f"{loaded} loads of 16 bytes, {folds} folds"),
-              (stored >= in_slots[1] + in_lines[1], f"{stored} stores of 16 bytes, {folds} folds")]
+    apart = {"fold_block": 0 if short else 1, "lines_apart": 2 if name.startswith("tutti_ll_") else 0}
+    wants += [(called(what) == number, f"{called(what)} functions {what}, not {number}") for what, number in apart.items()]
+    # Of slots: folds of two operands and of any, and copies, each with 4 loads, and stores to a buffer and to a link. Of
+    # lines: a fold of each form and a copy; the lines that are sent.
+    in_slots = (0, 0) if short else (12, 6)
+    in_lines = (0, 0) if name.startswith("tutti_lanes_") else (5, 1) if short else (10, 2)
+    wants += [(loaded >= in_slots[0] + in_lines[0], f"{loaded} loads of 16 bytes"),
+              (stored >= in_slots[1] + in_lines[1], f"{stored} stores of 16 bytes")]
     if short:
         wants.append((count(r"\bMEMBAR") == 0, f"{count(r'MEMBAR')} fences"))
     elif source:

@@ -24,6 +24,10 @@ MUTANTS = [
      "return 1 + static_cast<uint32_t>(message / kSlots & (kPeriod - 1));", "return message != ~uint64_t{0};", "ll", "all_reduce", False),
     ("the writer of a slot does not wait for room", "src/link/ll.hpp", "    return out.next - out.acked < kSlots;\n  }\n\n  /// Must",
      "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
+    ("a line by LL128 is taken without its flag", "src/exec/cuda/line_operands.hpp",
+     "complete = complete && !(has_flag(place) && parts[i].high != operands.flags[number]);", "", "ll128", "all_reduce", False),
+    ("a thread that polls overlooks its message", "src/exec/interpreter.hpp",
+     "if (found == Outcome::Waiting) from =", "if (found == Outcome::Waiting && i == 0) from =", "slots", "all_to_all", False),
     ("no barrier before a signal", "src/exec/cuda/multimem.cu",
      "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
      "nvls", "all_reduce", False),
@@ -83,7 +87,7 @@ def main():
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         twins = compile_twins(pathlib.Path(folder), pathlib.Path(root), entry, compiler, flags)
-        for method in ("slots", "ll", "nvls"):
+        for method in ("slots", "ll", "ll128", "nvls"):
             for collective in ("all_reduce", "broadcast"):
                 wrong = complaint(tutti, twins, method, collective, 1)
                 assert not wrong, f"the right twins: {wrong}"

@@ -10,7 +10,7 @@ RETURNING = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def is_overwriting(report):
-    """Is this the rule of src/exec/cuda/ll_access.hpp? One lane writes what came in lines over what another lane of the rank
+    """Is this the rule of src/exec/cuda/line_operands.hpp? One lane writes what came in lines over what another lane of the rank
     has read to send it in lines, to fold it into what it sends so, or to put it into a message's slot (a message of several
     pieces, such as both blocks that a reduce-scatter of two sends up): the written value was made of the read one."""
     parts = re.split(r"^  (Write|Previous read|Read|Previous write) of size \d+ .*\n", report, flags=re.M)

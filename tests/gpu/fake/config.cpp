@@ -23,6 +23,7 @@ Config::Config()
       multiprocessors(static_cast<uint32_t>(number("FAKE_CUDA_MULTIPROCESSORS", 8))),
       memory(number("FAKE_CUDA_MEMORY", 1ULL << 30)),
       seed(number("FAKE_CUDA_SEED", 1)),
+      counts(number("FAKE_CUDA_COUNT", 0) != 0),
       open_to_host(number("FAKE_CUDA_OPEN_TO_HOST", 0) != 0),
       twins(text("FAKE_CUDA_TWINS", "")) {
   read_links(text("FAKE_CUDA_LINKS", "all"));

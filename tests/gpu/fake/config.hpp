@@ -6,6 +6,7 @@
 //   FAKE_CUDA_MULTIPROCESSORS  of each GPU (8)
 //   FAKE_CUDA_MEMORY=n         bytes of each GPU (1 GiB)
 //   FAKE_CUDA_SEED=n           of the order of threads (1)
+//   FAKE_CUDA_COUNT=1          counts the bytes that kernels move (fake_cuda_bytes, in grid.cpp)
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
 //                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
@@ -46,6 +47,7 @@ struct Config {
   bool drains = false;         ///< the rule "drain"
   bool bounds_queues = false;  ///< the rule "queue"
   bool hides_ranges = false;   ///< the rule "ranges"
+  bool counts = false;         ///< FAKE_CUDA_COUNT
   bool open_to_host = false;   ///< the host may load and store memory of devices: for tests of links without kernels
   std::string twins;
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "config.hpp"
 #include "machine.hpp"
+#include "memory.hpp"
 #include "multicast.hpp"
 #include "sanitizers.hpp"
 
@@ -143,6 +145,17 @@ std::atomic<uint64_t> fences_of_device{0}, fences_of_system{0};
 
 void count_fence(bool of_system) { ++(of_system ? fences_of_system : fences_of_device); }
 
+constexpr int kNoGpu = 32;  ///< the host's memory, or a block's own
+std::atomic<uint64_t> moved_bytes[2][32][kNoGpu + 1];
+
+void count_moved(const void* at, uint32_t bytes, bool stored) {
+  if (!config().counts) return;
+  const Unseen unseen;
+  const Mapping* const mapping = memory().find(reinterpret_cast<uintptr_t>(at));
+  const int of = mapping == nullptr || mapping->on_host() ? kNoGpu : mapping->device;
+  moved_bytes[stored ? 1 : 0][self().block.grid.machine->device()][of] += bytes;
+}
+
 void step() {
   GpuThread& thread = self();
   Grid& grid = thread.block.grid;
@@ -226,8 +239,9 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::ptx::host::BlockRuntime& block_runtime() {
-  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp,   shuffle, ballot,   pause,
-                                                       step,       trap,          count_fence, shared,  multicast};
+  static const tutti::ptx::host::BlockRuntime kRuntime{sync_block,  sync_block_or, sync_warp, shuffle,
+                                                       ballot,      pause,         step,      trap,
+                                                       count_fence, count_moved,   shared,    multicast};
   return kRuntime;
 }
 
@@ -236,4 +250,10 @@ const tutti::ptx::host::BlockRuntime& block_runtime() {
 /// How many fences of the system, or else of one device alone, kernels have made.
 extern "C" uint64_t fake_cuda_fences(int of_system) {
   return of_system != 0 ? fake::fences_of_system : fake::fences_of_device;
+}
+
+/// With FAKE_CUDA_COUNT: bytes that kernels of the device `by` have loaded from the memory of the device `of`, or have
+/// stored there, by accesses of 16 bytes.
+extern "C" uint64_t fake_cuda_bytes(int by, int of, int stored) {
+  return fake::moved_bytes[stored != 0 ? 1 : 0][by][of];
 }

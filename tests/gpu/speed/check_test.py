@@ -3,6 +3,7 @@
     check_test.py BUILD_FOLDER
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -91,6 +92,19 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((status, record["failed"]), (0, []), printed)
         self.assertIn("a million calls by get", record["passed"])
         self.assertTrue(any(text.startswith("memcheck: ") for text in record["left_out"]))
+
+    def test_a_driver_that_differs_is_told(self):
+        gpu = pathlib.Path(BUILD) / "tests/gpu"
+        env = {**os.environ, "LD_LIBRARY_PATH": str(gpu / "fake/lib"), "FAKE_CUDA_RULES": "",
+               "FAKE_CUDA_TWINS": str(gpu / "speed/libtutti_gpu_speed_twins.so")}
+        found = {}
+        for words in ((), ("queues",)):
+            command = [sys.executable, "-B", ROOT / "tests/gpu/speed/driver_facts.py", gpu / "speed/probes.fatbin", *words]
+            done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)  # nothing that the library relies on
+            found.update((row["what"], (row["found"], row["verdict"])) for row in map(json.loads, done.stdout.splitlines()))
+        self.assertEqual(found["cuMemAlloc"], ("returns", "DIFFERS"))
+        self.assertEqual(found["launches that fit a queue behind a running kernel"], (4096, "DIFFERS"))
+        self.assertEqual(found["cuMemFree"], ("waits", "as assumed"))  # by all drivers
 
     def test_what_is_not_there_is_refused(self):
         command = [sys.executable, "-B", ROOT / "tools/gpu_check", "--fake", "--build", "/nowhere"]

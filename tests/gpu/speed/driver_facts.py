@@ -149,9 +149,9 @@ def alone(kit, make):
     return took
 
 
-def fact(what, found, assumed, when, differs, **more):
-    """Prints it. True if the library would fail by it."""
-    danger = differs and when == IN_A_CALL
+def fact(what, found, assumed, when, differs, danger, **more):
+    """Prints it. `danger`: the library would fail by it, if it differs; returns whether that is so."""
+    danger = differs and danger
     verdict = "DIFFERS: the library relies on it" if danger else "DIFFERS" if differs else "as assumed"
     line(what=what, found=found, assumed=assumed, when=when, verdict=verdict, **more)
     return danger
@@ -173,7 +173,7 @@ def measure_row(kit, name, assumed, when, make):
         return False
     found = RETURNS if seen[0] else WAITS
     wrong = "kernel's stream" in name and found == RETURNS  # then no kernel ran
-    return fact(name, found, assumed, when, found != assumed, ms=1e3 * seen[1], alone_ms=1e3 * first) or wrong
+    return fact(name, found, assumed, when, found != assumed, when == IN_A_CALL, ms=1e3 * seen[1], alone_ms=1e3 * first) or wrong
 
 
 # ---- queues
@@ -231,18 +231,17 @@ def queues(kit):
     connections = int(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "8"))
     found = held_up(kit, [kit.gpu.stream() for _ in range(40)], 0.3)
     first = found[0] if found else 0
-    failed = fact(f"streams from one to the next that shares its queue, with {connections} queues", first, connections,
-                  "threads that share a GPU wait for each other", first != connections, held_up=found)
+    fact(f"streams from one to the next that shares its queue, with {connections} queues", first, connections,
+         "threads that share a GPU wait for each other", first != connections, False, held_up=found)
     kit.busy = kit.gpu.stream()
-    fits = depth(kit, lambda: kit.launch(kit.nothing, kit.busy), 0.3)
-    needed = CALLS_AHEAD * ITEMS
-    failed |= fact("launches that fit a queue behind a running kernel", fits, QUEUE - 1, f"{needed} are needed",
-                   fits != QUEUE - 1, at_most=DEPTH)
+    fits, needed = depth(kit, lambda: kit.launch(kit.nothing, kit.busy), 0.3), CALLS_AHEAD * ITEMS
+    failed = fact("launches that fit a queue behind a running kernel", fits, QUEUE - 1, f"in calls: it must hold {needed}",
+                  fits != QUEUE - 1, fits < needed, at_most=DEPTH)
     graph = kit.gpu.graph(kit.stream, lambda: kit.launch(kit.nothing))
     replays = depth(kit, lambda: call("cuGraphLaunch", graph, kit.busy), 0.3)
-    failed |= fact("launches of a graph that fit it", replays, QUEUE - 1, "programs do, not counted by the library",
-                   replays != QUEUE - 1, at_most=DEPTH)
-    return failed or fits < needed
+    fact("launches of a graph that fit it", replays, QUEUE - 1, "programs do, not counted by the library",
+         replays != QUEUE - 1, False, at_most=DEPTH)
+    return failed
 
 
 def main():

@@ -20,8 +20,10 @@ AIMS = {  # of one GPU: at most (first), or at least (second)
 BROKEN = {  # what --break makes of a step: seconds, and what runs instead or is set
     "hang": {"command": ["sleep", "1000"], "seconds": 3},
     "fail": {"command": ["false"], "seconds": 3},
-    "stick": {"env": {"FAKE_CUDA_INJECT": "stuck:4"}, "seconds": 10}}  # of the stand-in: the fourth kernel does not begin
+    "stick": {"env": {"FAKE_CUDA_INJECT": "stuck:4"}, "seconds": 20}}  # of the stand-in: the fourth kernel does not begin
 OUTPUT = "output"  # what a step prints, among its logs
+BOARDS = 16  # of a step, at most
+FAKE_LIMIT = 4  # times the seconds of a step: the stand-in takes as long as the processor lets it
 ROOM = 12000  # characters that are kept of what a failed step printed, or a debugger
 
 
@@ -51,13 +53,15 @@ def debugger():
     return [plain, "-batch", "-ex", "thread apply all bt 8"] if plain else []
 
 
-def boards(logs):
-    """What each rank last wrote of its calls on a GPU, while none ended for a second: src/exec/gpu/board.hpp."""
+def boards(logs, processes):
+    """What each rank last wrote of its calls on a GPU, while none ended for a second: src/exec/gpu/board.hpp. Of these processes, or
+    else of the last that wrote."""
+    found = [logs / f"{process}.log" for process in processes] or sorted(logs.glob("*.log"), key=lambda log: log.stat().st_mtime)
     last = {}
-    for log in sorted(logs.glob("*.log")):
-        for line, rank in re.findall(r"(board: (rank \d+) .*)", log.read_text(errors="replace")):
+    for log in found:
+        for line, rank in re.findall(r"(board: (rank \d+) .*)", log.read_text(errors="replace") if log.exists() else ""):
             last[log.name, rank] = line
-    return list(last.values())
+    return list(last.values())[-BOARDS:]
 
 
 class Check:
@@ -112,7 +116,8 @@ class Check:
         if left < 5:
             return self.leave_out(f"{name}: no time is left")
         broken = BROKEN.get(self.broken.get(name), {})
-        command, seconds = broken.get("command", command), min(seconds, left, broken.get("seconds", left))
+        command = broken.get("command", command)
+        seconds = min(seconds * (FAKE_LIMIT if self.fake else 1), left, broken.get("seconds", left))
         logs = self.out.with_suffix(".logs")
         logs.mkdir(parents=True, exist_ok=True)
         env = {**self.env, "TUTTI_LOG": "debug", "TUTTI_LOG_FILE": str(logs / "%p.log"), **(env or {}), **broken.get("env", {})}
@@ -125,7 +130,7 @@ class Check:
             process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             self.hung = True
-            self.tell_boards(name, logs)
+            self.tell_boards(name, boards(logs, processes_of(process.pid)))
             self.look_at(name, process.pid)
             self.kill(process)
         output = (logs / OUTPUT).read_text(errors="replace") + (f"\nnot done after {seconds:.0f} s" if self.hung else "")
@@ -137,14 +142,14 @@ class Check:
             self.record.setdefault("output", {})[name] = output[-ROOM:]
             print(output[-1500:], flush=True)
             if not self.hung:
-                self.tell_boards(name, logs)
+                self.tell_boards(name, boards(logs, ()))
         shutil.rmtree(logs, ignore_errors=True)
         self.write()
         return output if good else None
 
-    def tell_boards(self, name, logs):
+    def tell_boards(self, name, told):
         """For what its ranks last said that they wait: of a step that hangs before it is looked at, which may take long."""
-        self.record.setdefault("boards", {})[name] = told = boards(logs)
+        self.record.setdefault("boards", {})[name] = told
         for line in told:
             print(f"  {line}", flush=True)
         self.write()

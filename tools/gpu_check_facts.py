@@ -27,7 +27,7 @@ def script(check, name, file, *arguments, seconds=30, env=None):
 def driver_facts(check):
     """Guesses become rules: of each fact, what was found and what is assumed."""
     probes = kernels(check, "probes")
-    check.add("driver_facts", script(check, "driver beside a kernel", "driver_facts.py", probes, seconds=40))
+    check.add("driver_facts", script(check, "driver beside a kernel", "driver_facts.py", probes))
     for connections in CONNECTIONS:
         env = {"CUDA_DEVICE_MAX_CONNECTIONS": connections}
         name = f"queues of the driver, {connections or 'its own number of'} connections"

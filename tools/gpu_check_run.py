@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+from gpu_check_report import report
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 AIMS = {  # of one GPU: at most (first), or at least (second)
     "fold of 2 operands, part of the copy's bandwidth": (None, 0.92),
@@ -15,6 +17,13 @@ AIMS = {  # of one GPU: at most (first), or at least (second)
     "all-reduce, 4 ranks on one GPU, graph replay, 262144 B": (12, None),
     "all-reduce, 4 ranks, time over that of its bytes at the copy's bandwidth": (1.25, None),
     "creation of 4 ranks, s": (0.5, None)}
+BROKEN = {  # what --break makes of a step: seconds, and what runs instead or is set
+    "hang": {"command": ["sleep", "1000"], "seconds": 3},
+    "fail": {"command": ["false"], "seconds": 3},
+    "stick": {"env": {"FAKE_CUDA_INJECT": "stuck:4"}, "seconds": 20}}  # of the stand-in: the fourth kernel does not begin
+OUTPUT = "output"  # what a step prints, among its logs
+BOARDS = 16  # of a step, at most
+FAKE_LIMIT = 4  # times the seconds of a step: the stand-in takes as long as the processor lets it
 ROOM = 12000  # characters that are kept of what a failed step printed, or a debugger
 
 
@@ -44,6 +53,17 @@ def debugger():
     return [plain, "-batch", "-ex", "thread apply all bt 8"] if plain else []
 
 
+def boards(logs, processes):
+    """What each rank last wrote of its calls on a GPU, while none ended for a second: src/exec/gpu/board.hpp. Of these processes, or
+    else of the last that wrote."""
+    found = [logs / f"{process}.log" for process in processes] or sorted(logs.glob("*.log"), key=lambda log: log.stat().st_mtime)
+    last = {}
+    for log in found:
+        for line, rank in re.findall(r"(board: (rank \d+) .*)", log.read_text(errors="replace") if log.exists() else ""):
+            last[log.name, rank] = line
+    return list(last.values())[-BOARDS:]
+
+
 class Check:
     """What the steps found, and the time that is left."""
 
@@ -52,7 +72,9 @@ class Check:
         self.until = time.monotonic() + 60 * minutes
         self.passed, self.failed, self.left_out, self.measured = [], [], [], []
         self.hung = False  # the last step
+        self.output = ""  # of the last step
         self.copy = None  # bytes per second, when they are known
+        self.constants = None  # the model's, when they are known
         self.record = {}
         self.env = dict(os.environ, TUTTI_MODULE_PATH=str(folder / "transports/cuda"), CUDA_DEVICE_MAX_CONNECTIONS="32",
                         TUTTI_TIMEOUT="60" if fake else "8")
@@ -69,6 +91,17 @@ class Check:
         self.record.update(passed=self.passed, failed=self.failed, left_out=self.left_out, measured=self.measured)
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text(json.dumps(self.record, indent=1) + "\n")
+        self.out.with_suffix(".txt").write_text(report(self.record, self.fake))
+
+    def add(self, table, rows):
+        """Rows of a table of the report."""
+        self.record.setdefault(table, []).extend(rows)
+        self.write()
+
+    def fail(self, text):
+        self.failed.append(text)
+        print(f"FAILED  {text}", flush=True)
+        self.write()
 
     def leave_out(self, text):
         self.left_out.append(text)
@@ -78,30 +111,57 @@ class Check:
 
     def run(self, name, *command, seconds=60, env=None):
         """Runs a step, with all its processes, for so long at most. Returns its output; None if it failed or was left out."""
-        self.hung = False
+        self.hung, self.output = False, ""
         left = self.until - time.monotonic()
         if left < 5:
             return self.leave_out(f"{name}: no time is left")
-        command = {"hang": ["sleep", "1000"], "fail": ["false"]}.get(self.broken.get(name), command)
-        seconds = min(seconds, left, 3 if name in self.broken else left)
+        broken = BROKEN.get(self.broken.get(name), {})
+        command = broken.get("command", command)
+        seconds = min(seconds * (FAKE_LIMIT if self.fake else 1), left, broken.get("seconds", left))
+        logs = self.out.with_suffix(".logs")
+        logs.mkdir(parents=True, exist_ok=True)
+        env = {**self.env, "TUTTI_LOG": "debug", "TUTTI_LOG_FILE": str(logs / "%p.log"), **(env or {}), **broken.get("env", {})}
+        env = {key: value for key, value in env.items() if value is not None}
         begun = time.monotonic()
-        with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
-                              env={**self.env, **(env or {})}, start_new_session=True) as process:
-            try:
-                output, _ = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                self.hung = True
-                self.look_at(name, process.pid)
-                os.killpg(process.pid, signal.SIGKILL)
-                output = process.communicate()[0] + f"\nnot done after {seconds:.0f} s"
+        with open(logs / OUTPUT, "wb") as printed:  # no pipe: a service that the step starts would keep it open
+            process = subprocess.Popen([str(word) for word in command], stdout=printed, stderr=subprocess.STDOUT, cwd=ROOT, env=env,
+                                       start_new_session=True)
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.hung = True
+            self.tell_boards(name, boards(logs, processes_of(process.pid)))
+            self.look_at(name, process.pid)
+            self.kill(process)
+        output = (logs / OUTPUT).read_text(errors="replace") + (f"\nnot done after {seconds:.0f} s" if self.hung else "")
+        self.output = output
         good = process.returncode == 0 and not self.hung
         (self.passed if good else self.failed).append(name)
         print(f"{'passed' if good else 'HUNG  ' if self.hung else 'FAILED'}  {name}  {time.monotonic() - begun:.1f} s", flush=True)
         if not good:
             self.record.setdefault("output", {})[name] = output[-ROOM:]
             print(output[-1500:], flush=True)
+            if not self.hung:
+                self.tell_boards(name, boards(logs, ()))
+        shutil.rmtree(logs, ignore_errors=True)
         self.write()
         return output if good else None
+
+    def tell_boards(self, name, told):
+        """For what its ranks last said that they wait: of a step that hangs before it is looked at, which may take long."""
+        self.record.setdefault("boards", {})[name] = told
+        for line in told:
+            print(f"  {line}", flush=True)
+        self.write()
+
+    @staticmethod
+    def kill(process):
+        """Of a process that the driver holds in the kernel, its end is not awaited."""
+        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            print(f"  process {process.pid} does not end, although it was killed", flush=True)
 
     def look_at(self, name, session):
         """What the driver says of errors, and where the threads and kernels of a step are that does not end."""
@@ -117,15 +177,17 @@ class Check:
         self.record.setdefault("hung", {})[name] = seen
         self.write()
 
-    def measure(self, key, value, unit, model=None):
-        """Writes down a figure, beside the cost model's and what is aimed at."""
+    def measure(self, key, value, unit, model=None, constant=None):
+        """Writes down a figure, beside the cost model's (the constant of this name) and what is aimed at."""
         most, least = AIMS.get(key, (None, None))
         missed = not self.fake and ((most is not None and value > most) or (least is not None and value < least))
         row = {"what": key, "measured": value, "unit": unit}
         words = f"{value:.4g} {unit}"
+        if constant:
+            row["constant"] = constant
         if model:
             row.update(model=model, ratio=value / model)
-            words += f"; model {model:.4g}, ratio {value / model:.2f}"
+            words += f"; model{' (' + constant + ')' if constant else ''} {model:.4g}, ratio {value / model:.2f}"
         for name, aim in (("at_most", most), ("at_least", least)):
             if aim is not None:
                 row[name] = aim

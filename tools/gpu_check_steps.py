@@ -1,11 +1,11 @@
 """The steps of tools/gpu_check, in the order in which one would want to know: what the driver is; one call of each kind; what
 memory gives; how fast calls are, and with what settings; then whether all is right, and other people's programs."""
-import json
 import pathlib
 import re
 import shutil
 import sys
 
+from gpu_check_facts import driver_facts, memory_speed, phases, unit_costs
 from gpu_check_run import ROOT, shell
 
 METHODS = ("ll", "ll128", "slots", "get")
@@ -64,25 +64,6 @@ def with_mps(check, one):
         check.perf(f"{size} B, processes under MPS", "--np", 2, "-b", size, "-e", size, *one, env=env, seconds=25)
     check.run("MPS ends", "bash", "-c", f"echo quit | {control}", seconds=20, env=env)
     return shutil.rmtree(folder, ignore_errors=True)
-
-
-def memory_speed(check):
-    """What the GPU's memory gives to a copy, and to a fold."""
-    fold = check.folder / "tests/gpu/speed/fold.fatbin"
-    env = {"FAKE_CUDA_TWINS": str(check.folder / "tests/gpu/speed/libtutti_gpu_fold_twins.so")} if check.fake else {}
-    ceilings = (sys.executable, "-B", ROOT / "tests/gpu/speed/ceilings.py", fold, 1 if check.fake else 1024)
-    output = check.run("ceilings", *ceilings, seconds=60, env=env)
-    found = json.loads(output.splitlines()[-1]) if output else {}
-    check.copy = found.get("copy_bytes_per_second")
-    if check.copy:
-        check.measure("copy, bytes read and written, TB/s", check.copy / 1e12, "TB/s")
-        check.measure("fold of 2 operands, part of the copy's bandwidth", found["fold_bytes_per_second"] / check.copy, "")
-    ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
-    if check.fake or not ncu:  # only of a kernel that waits for no other: a profiler runs them one after the other
-        return check.leave_out("ncu of the fold: " + ("the stand-in has none" if check.fake else "there is no ncu here"))
-    profile = check.run("ncu of the fold", ncu, "--launch-count", 1, "--csv", "--page", "raw", *ceilings, seconds=60)
-    check.record["ncu"] = (profile or "")[-12000:]
-    return check.write()
 
 
 def speed(check):
@@ -198,4 +179,4 @@ def clients(check, nccl_tests):
                   env={"LD_PRELOAD": str(library)})
 
 
-PARTS = {"first": (first_calls, memory_speed, speed, sweeps), "second": (tests, multimem, wires, memory_check)}
+PARTS = {"first": (driver_facts, first_calls, memory_speed, unit_costs, speed, phases, sweeps), "second": (tests, multimem, wires, memory_check)}

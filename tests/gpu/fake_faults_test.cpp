@@ -39,6 +39,18 @@ ON_FAKE(FakeFaults, areThreadsThatWaitForEachOtherInDifferentPlaces, "") {
   EXPECT_CUDA(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
 }
 
+ON_FAKE(FakeFaults, areKernelsThatNeverBegin, "FAKE_CUDA_INJECT=stuck:2") {
+  Gpu gpu;
+  uint32_t* const memory = device_memory(1);
+  const CUstream stream = new_stream(), other = new_stream();
+  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{memory, 1, 1}, 1, 1, stream));
+  CHECK_CUDA(cuStreamSynchronize(stream));
+  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{memory, 1, 2}, 1, 1, stream));
+  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{memory, 1, 3}, 1, 1, other));
+  CHECK_CUDA(cuStreamSynchronize(other));
+  EXPECT_CUDA(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+}
+
 CUresult fold(const Gpu& gpu, uint32_t* memory, uint32_t op, bool floats) {
   const SampleFold sample{{memory, memory}, memory + 8, 8, op, floats ? 1U : 0U};
   const CUresult launched = gpu.launch("sample_fold", sample, 1, 32, nullptr);

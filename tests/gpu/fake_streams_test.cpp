@@ -95,6 +95,24 @@ ON_FAKE(FakeStreams, thatBlockWaitForTheLegacyStream, "") {
   EXPECT_EQ(shut.passed(), 1U);
 }
 
+ON_FAKE(FakeStreams, shareAsManyQueuesAsTheProgramAsksFor, "CUDA_DEVICE_MAX_CONNECTIONS=2") {
+  Gpu gpu;
+  Gate gate, free;
+  free.open();
+  CUstream streams[3];
+  for (CUstream& stream : streams) stream = new_stream();
+  CHECK_CUDA(gpu.launch("sample_wait", gate.arguments(1), 1, 1, streams[0]));
+  CHECK_CUDA(gpu.launch("sample_wait", gate.arguments(1), 1, 1, streams[0]));  // cannot start, and stands in the queue
+  CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 1, streams[2]));   // the same queue
+  CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 1, streams[1]));   // the other
+  CHECK_CUDA(cuStreamSynchronize(streams[1]));
+  EXPECT_EQ(free.passed(), 1U);
+  EXPECT_CUDA(CUDA_ERROR_NOT_READY, cuStreamQuery(streams[2]));
+  gate.open();
+  CHECK_CUDA(cuStreamSynchronize(streams[2]));
+  EXPECT_EQ(free.passed(), 2U);
+}
+
 ON_FAKE(FakeStreams, shareEightQueues, "") {
   Gpu gpu;
   Gate gate, free;

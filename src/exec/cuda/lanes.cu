@@ -4,6 +4,7 @@
 #include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
+#include "exec/cuda/stamps.hpp"
 #include "exec/cuda/transfers.hpp"
 #include "exec/gpu/lanes.hpp"
 
@@ -24,14 +25,18 @@ class Block {
 
   /// All threads.
   TUTTI_DEVICE void run() {
+    Stamps::begin();
     uint32_t goes = 0;
     if (group_.leader()) goes = enter() ? 1 : 0;
+    Stamps::after(Phase::Enter);
     if (group_.broadcast(goes) != 0) {
       if (kKind == gpu::KernelKind::Slots && call_.transfers.message != 0) bind_transfers();
       run_lanes();
     }
     group_.sync();
     if (group_.leader()) leave();
+    Stamps::after(Phase::Leave);
+    Stamps::print(call_.head.record, call_.head.launch);
   }
 
  private:
@@ -99,6 +104,7 @@ class Block {
   TUTTI_DEVICE Outcome step(uint32_t& item) {
     typename Run::Step step;
     const Outcome outcome = Run::begin_step(group_, rank(item), lane(item), step);
+    Stamps::after(Phase::Wait);
     if (step.op == nullptr) return outcome;
     if (Run::moves_segments(*step.op)) {
       TUTTI_HD_ROLLED
@@ -107,7 +113,10 @@ class Block {
         ptx::forget(item);
       }
     }
-    return Run::end_step(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)));
+    Stamps::after(Phase::Move);
+    const Outcome ended = Run::end_step(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)));
+    Stamps::after(Phase::Publish);
+    return ended;
   }
 
   /// All threads: what does the host say?
@@ -167,9 +176,13 @@ class Block {
 
 template <class T, gpu::KernelKind kKind>
 TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
-  TUTTI_SHARED(BlockShared, shared);
-  const BlockGroup group(shared, &call.head.record->abort);
-  Block<T, kKind>(call, group).run();
+  if constexpr (Stamps::kBuilds<T>) {
+    TUTTI_SHARED(BlockShared, shared);
+    const BlockGroup group(shared, &call.head.record->abort);
+    Block<T, kKind>(call, group).run();
+  } else {
+    ptx::trap();
+  }
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "base/log.hpp"
+#include "exec/gpu/board.hpp"
 #include "exec/idle_loop.hpp"
 #include "link/host_memory.hpp"
 
@@ -21,27 +23,12 @@ constexpr double kReports = 200e-3;    // seconds in which a block that waits sa
 constexpr double kReleases = 50e-3;    // seconds of a turn in which the waits of streams are ended
 constexpr double kHeard = 100e-3;      // seconds after which peers have heard of a failure
 constexpr double kSilence = 100e-3;    // seconds without a word of a kernel, after which the driver is asked
+constexpr double kBoards = 1;          // seconds in which no call ends, after which the log has what kernels tell
 // Turns. Words and position are not read at once, but nothing of a call that waits changes.
 constexpr int kSureAfter = 3;
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
-}
-
-/// False: the block has told no wait for a peer in the call of this number.
-bool read_wait(const BlockWait& wait, uint64_t call, Stall& stall) {
-  if (load(wait.turn) == 0 || load(wait.call) != call) return false;
-  const uint64_t await_peer = load(wait.await_peer), replica_lane = load(wait.replica_lane);
-  const auto peer = static_cast<Rank>(static_cast<uint32_t>(await_peer));
-  if (peer == kNoRank) return false;
-  stall.await = static_cast<Await>(await_peer >> 32);
-  stall.peer = peer;
-  stall.step = static_cast<uint32_t>(load(wait.link_lane_step));
-  stall.replica = static_cast<uint32_t>(replica_lane >> 32);
-  stall.lane = static_cast<uint32_t>(replica_lane);
-  stall.round = load(wait.round);
-  stall.rounds = load(wait.rounds);
-  return true;
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -85,6 +72,7 @@ void Watcher::work() {
                       [this] { return ending_ || polls_ < wanted_polls_; });
     lock.unlock();
     poll();
+    if (log_enabled(LogLevel::Debug)) log_board();
     lock.lock();
     ++polls_;
     polled_.notify_all();
@@ -113,6 +101,30 @@ void Watcher::poll() {
   } else {
     check_stall(ended + 1);
   }
+}
+
+/// Once a second while no call ends, for whoever asks why a program does not go on.
+void Watcher::log_board() {
+  uint64_t calls = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    calls = calls_;
+  }
+  const double time = now();
+  const bool copies = copies_ != nullptr && copies_->runs();
+  const uint64_t ended = load(record_.ended), sign = ended + (copies ? copies_->progress() : 0);
+  const bool waits = copies || calls > ended || load(record_.started) > ended;
+  if (!waits || sign != board_sign_) {
+    board_sign_ = sign;
+    next_board_ = time + kBoards;
+  }
+  if (time < next_board_) return;
+  next_board_ = time + kBoards;
+  std::string text = board_text(record_, calls);
+  if (const std::optional<Stall> wait = copies ? copies_->wait() : std::nullopt) {
+    text += "; copies wait for " + wait_text(*wait);
+  }
+  log_debug("board: rank {} on {}: {}", context_.wireup->rank(), gpu_.name(), text);
 }
 
 /// The copies that follow tell peers of bytes that have no meaning, so these must know of the failure before. A word is

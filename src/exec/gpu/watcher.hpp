@@ -55,6 +55,7 @@ class Watcher {
   void work();
   void poll();
   void poll_copies();
+  void log_board();
   void release_copies();
   void check_stall(uint64_t call);
   void check_wait(Stall stall, uint64_t waiting);
@@ -83,9 +84,11 @@ class Watcher {
   int wrong_ = 0;         // turns in a row in which a call of copies had a message of another one
   double since_ = 0, next_check_ = 0;
   uint64_t stall_id_ = 0;
-  uint64_t signs_ = 0;  // of life: a sum of what kernels have told
-  double alive_ = 0;    // when that last changed, or the device was seen to work
-  double aborted_ = 0;  // when that was seen
+  uint64_t signs_ = 0;       // of life: a sum of what kernels have told
+  double alive_ = 0;         // when that last changed, or the device was seen to work
+  double aborted_ = 0;       // when that was seen
+  uint64_t board_sign_ = 0;  // changes when a call has ended
+  double next_board_ = 0;
   std::thread thread_, driver_probe_;
 };
 

@@ -24,7 +24,7 @@ Stream& thread_stream(Context& context) {
     stream = context.streams.back().get();
     stream->context = &context;
     stream->id = new_id();
-    stream->queue = context.next_queue++ % kQueues;
+    stream->queue = context.next_queue++ % config().queues;
   }
   return *stream;
 }

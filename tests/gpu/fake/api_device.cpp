@@ -85,7 +85,7 @@ std::unique_ptr<Context> new_context(int device) {
   context->legacy = std::make_unique<Stream>();
   context->legacy->context = context.get();
   context->legacy->legacy = true;
-  context->legacy->queue = context->next_queue++ % kQueues;
+  context->legacy->queue = context->next_queue++ % config().queues;
   return context;
 }
 

@@ -145,7 +145,9 @@ void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** pa
   const auto* const bytes = static_cast<const unsigned char*>(parameters[0]);
   model->parameters.assign(bytes, bytes + kernel.twin->parameter_bytes);
   submit(one, stream, CU_GRAPH_NODE_TYPE_KERNEL, [model] {
-    return [model, grid = std::shared_ptr<Grid>()]() mutable {
+    return [model, stuck = false, grid = std::shared_ptr<Grid>()]() mutable {
+      if (grid == nullptr && !stuck) stuck = config().fails("stuck", model->device);
+      if (stuck) return false;
       if (grid == nullptr) {
         grid = new_grid(*model);
         precede(&grid->tsan_start);

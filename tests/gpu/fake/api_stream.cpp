@@ -12,7 +12,7 @@ Stream& new_stream(Context& context, unsigned flags, int priority) {
   stream.flags = flags;
   stream.priority = priority;
   stream.id = new_id();
-  stream.queue = priority == kGreatestPriority ? kUrgent : context.next_queue++ % kQueues;
+  stream.queue = priority == kGreatestPriority ? kUrgent : context.next_queue++ % config().queues;
   return stream;
 }
 

@@ -1,5 +1,6 @@
 #include "config.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -21,6 +22,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 Config::Config()
     : devices(static_cast<int>(number("FAKE_CUDA_DEVICES", 1))),
       multiprocessors(static_cast<uint32_t>(number("FAKE_CUDA_MULTIPROCESSORS", 8))),
+      queues(static_cast<int>(std::clamp<uint64_t>(number("CUDA_DEVICE_MAX_CONNECTIONS", 8), 1, 32))),
       memory(number("FAKE_CUDA_MEMORY", 1ULL << 30)),
       seed(number("FAKE_CUDA_SEED", 1)),
       counts(number("FAKE_CUDA_COUNT", 0) != 0),

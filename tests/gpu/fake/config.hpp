@@ -9,13 +9,15 @@
 //   FAKE_CUDA_COUNT=1          counts the bytes that kernels move (fake_cuda_bytes, in grid.cpp)
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
-//                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
-//                              no_multicast, no_multicast_api, no_bind, no_dmabuf, rdma_unordered
+//                              always. launch, ecc, fault, stuck (a kernel does not begin, nor end), no_memory,
+//                              no_peer, no_export, no_ipc, no_vmm, no_multicast, no_multicast_api, no_bind, no_dmabuf,
+//                              rdma_unordered
 //   FAKE_CUDA_RULES=...        what real drivers may do, and not all do; comma-separated:
 //                              drain  a call that allocates, registers, maps, loads or instantiates returns when the
 //                                     process has no work left
 //                              ranges  no extent is known of memory that was mapped (CUDA_ERROR_NOT_FOUND)
 //                              queue  a hardware queue takes kQueueLength items; a call that adds one more waits
+//   CUDA_DEVICE_MAX_CONNECTIONS  hardware queues (8), as the real driver's variable: 1 to 32
 #pragma once
 
 #include <cstdint>
@@ -43,6 +45,7 @@ struct Config {
 
   int devices = 1;
   uint32_t multiprocessors = 8;
+  int queues = 8;  ///< in hardware, but for streams of the greatest priority
   uint64_t memory = 1ULL << 30, seed = 1;
   bool drains = false;         ///< the rule "drain"
   bool bounds_queues = false;  ///< the rule "queue"

@@ -29,7 +29,7 @@ inline void require(bool ok, CUresult code) {
   if (!ok) fail(code);
 }
 
-constexpr int kQueues = 8;             ///< in hardware: streams share them
+constexpr int kQueues = 32;            ///< in hardware, of which config().queues are used: streams share them
 constexpr size_t kQueueLength = 1024;  ///< items of a hardware queue, with the rule "queue"
 constexpr int kUrgent = kQueues;       ///< one more, for streams of the greatest priority
 constexpr int kGreatestPriority = -5;

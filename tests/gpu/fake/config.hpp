@@ -5,6 +5,8 @@
 //                              "0~2" by PCIe
 //   FAKE_CUDA_MULTIPROCESSORS  of each GPU (8)
 //   FAKE_CUDA_MEMORY=n         bytes of each GPU (1 GiB)
+//   FAKE_CUDA_CAPABILITY=90    compute capability: of all GPUs, or "90,120", one for each
+//   FAKE_CUDA_VERSION=12040    the CUDA that the driver is for (that of its cuda.h)
 //   FAKE_CUDA_SEED=n           of the order of threads (1)
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
@@ -40,7 +42,11 @@ struct Config {
   /// Whether `what` fails now, on this device. Each call counts.
   bool fails(const char* what, int device);
 
+  /// 90 for 9.0.
+  int capability(int device) const;
+
   int devices = 1;
+  int version = 0;
   uint32_t multiprocessors = 8;
   uint64_t memory = 1ULL << 30, seed = 1;
   bool drains = false;         ///< the rule "drain"
@@ -50,10 +56,12 @@ struct Config {
   std::string twins;
 
  private:
+  void read_capabilities(const std::string& text);
   void read_links(const std::string& text);
   void read_injections(const std::string& text);
   void read_rules(const std::string& text);
   std::vector<Path> paths_;
+  std::vector<int> capabilities_;
   std::vector<Injection> injections_;
 };
 

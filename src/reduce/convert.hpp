@@ -45,14 +45,6 @@ struct SmallFloat {
     return float_from_bits(sign | ((magnitude << kShift) + (kRebias << 23)));
   }
 
-  /// The same without a branch, but with a product: for processors that do not take denormal numbers for 0.
-  TUTTI_HD static float widen_by_product(uint32_t bits) {
-    const uint32_t sign = (bits & (kMagnitude + 1)) << (31 - Exponent - Mantissa), magnitude = bits & kMagnitude;
-    const float scaled = float_from_bits(magnitude << kShift) * float_from_bits((kRebias + 127) << 23);
-    const uint32_t special = magnitude == kInfinity ? 0x7F800000u : 0x7FC00000u;
-    return float_from_bits(sign | (magnitude > kLargestFinite ? special : float_bits(scaled)));
-  }
-
   /// To nearest even, in integers alone: rounding mode and flush-to-zero do not matter.
   TUTTI_HD static uint32_t narrow(float value) {
     const uint32_t bits = float_bits(value), magnitude = bits & 0x7FFFFFFFu;

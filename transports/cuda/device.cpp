@@ -71,6 +71,10 @@ Device::Device(int number) : number_(number) {
   model_ = name;
   name_ = fmt::format("GPU {} ({})", number, model_);
   check(cuda.cuDeviceTotalMem(&memory_bytes_, handle_), name_.c_str());
+  int major = 0, minor = 0;
+  check(cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle_), name_.c_str());
+  check(cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle_), name_.c_str());
+  capability_ = 10 * major + minor;
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
   stream_ = std::make_unique<OwnStream>(*this);

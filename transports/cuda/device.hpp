@@ -58,6 +58,8 @@ class Device {
   const std::string& id() const { return id_; }
   /// PCI, as "0000:18:00.0".
   std::string address() const;
+  /// 90 for compute capability 9.0.
+  int capability() const { return capability_; }
   int multiprocessors() const { return multiprocessors_; }
   uint64_t memory_bytes() const { return memory_bytes_; }
   const OwnStream& stream() const { return *stream_; }
@@ -74,6 +76,7 @@ class Device {
   CUdevice handle_ = 0;
   CUcontext context_ = nullptr;
   std::string name_, model_, id_;
+  int capability_ = 0;
   int multiprocessors_ = 0;
   size_t memory_bytes_ = 0;
   Rdma rdma_ = Rdma::None;

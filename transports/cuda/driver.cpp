@@ -19,11 +19,26 @@ struct Loaded {
   std::string why_not;
 };
 
+/// "" if it is new enough.
+std::string why_too_old(void* library) {
+  const auto version_of = reinterpret_cast<decltype(&::cuDriverGetVersion)>(::dlsym(library, "cuDriverGetVersion"));
+  int version = 0;
+  if (version_of == nullptr || version_of(&version) != CUDA_SUCCESS) {
+    return fmt::format("{} is not NVIDIA's driver: it does not say its version", kLibrary);
+  }
+  if (version >= kForms) return "";
+  return fmt::format(
+      "NVIDIA's driver is too old: it is for CUDA {}.{}, and Tutti needs one for CUDA 12.4. Install driver {} "
+      "or later",
+      version / 1000, version % 1000 / 10, driver_for(kForms));
+}
+
 std::string load(Driver& driver) {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed: it does not support that
   if (library == nullptr) return fmt::format("NVIDIA's driver is not installed: {}", ::dlerror());
+  if (const std::string too_old = why_too_old(library); !too_old.empty()) return too_old;
   const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
-  if (find == nullptr) return "NVIDIA's driver is too old: version 550 (CUDA 12.4) is the oldest that is used";
+  if (find == nullptr) return fmt::format("{} is not NVIDIA's driver: it has no cuGetProcAddress_v2", kLibrary);
   std::string missing;
   const auto resolve = [&](const char* name, auto& function, int form = kForms) {
     void* found = nullptr;
@@ -56,6 +71,16 @@ const Loaded& loaded() {
 }
 
 }  // namespace
+
+std::string driver_for(int cuda) {
+  // NVIDIA, CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver Versions".
+  constexpr std::pair<int, const char*> kReleases[] = {{12040, "550"}, {12050, "555"}, {12060, "560"}, {12080, "570"},
+                                                       {12090, "575"}, {13000, "580"}, {13010, "590"}};
+  for (const auto& [version, release] : kReleases) {
+    if (cuda <= version) return release;
+  }
+  return fmt::format("for CUDA {}.{}", cuda / 1000, cuda % 1000 / 10);
+}
 
 std::string Driver::describe(CUresult result) const {
   const char *name = nullptr, *text = nullptr;

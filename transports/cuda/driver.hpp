@@ -72,6 +72,7 @@ namespace tutti::cuda {
   X(cuLibraryLoadData)                           \
   X(cuLibraryGetKernel)                          \
   X(cuKernelGetFunction)                         \
+  X(cuKernelGetAttribute)                        \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
   X(cuLaunchKernel)                              \
   X(cuUserObjectCreate)                          \
@@ -100,6 +101,9 @@ struct Driver {
   /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
   std::string describe(CUresult result) const;
 };
+
+/// The first release of the driver for this CUDA (13000 for 13.0): "580".
+std::string driver_for(int cuda);
 
 /// Is the driver library loaded in this process, by whomever? Only then can it have memory of a GPU.
 bool is_loaded();

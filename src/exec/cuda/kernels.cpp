@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "base/format.hpp"
+#include "exec/cuda/code.hpp"
 #include "exec/cuda/multimem_call.hpp"
 #include "tutti/types.hpp"
 
 // Fatbins, embedded by the build.
-extern "C" const unsigned char tutti_cuda_kernels[];
-extern "C" const unsigned char tutti_cuda_multimem_kernels[];
+extern "C" const unsigned char tutti_cuda_lanes_integers[];
+extern "C" const unsigned char tutti_cuda_lanes_floats[];
+extern "C" const unsigned char tutti_cuda_multimem[];
 
 namespace tutti::exec::cuda {
 namespace {
@@ -23,42 +26,81 @@ using Kernels = std::map<std::string, LoadedKernel>;
 constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
 constexpr const char* kMultimem = "tutti_multimem_";
 
-CUlibrary load_library(const void* image) {
-  CUlibrary made = nullptr;
-  const CUresult result = driver().cuLibraryLoadData(&made, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
-  if (result != CUDA_SUCCESS) {
-    throw_error(Code::Unsupported,
-                "the GPU cannot run Tutti's kernels, which are for compute capability 8.0 and later (for multicast "
-                "memory, 9.0): {}",
-                driver().describe(result));
+/// A fatbin. Its library is of all devices.
+class Module {
+ public:
+  Module(const unsigned char* image, ModuleCode code) : image_(image), code_(std::move(code)) {}
+
+  /// Throws Error(Unsupported) if the device does not run the code. The device's context is current.
+  LoadedKernel kernel(const Device& device, const std::string& name) {
+    LoadedKernel found;
+    expect(driver().cuLibraryGetKernel(&found.kernel, library(device), name.c_str()), device);
+    expect(driver().cuKernelGetFunction(&found.function, found.kernel), device);
+    return found;
   }
-  return made;
-}
 
-// Of all devices.
-CUlibrary library() {
-  static const CUlibrary kLibrary = load_library(tutti_cuda_kernels);
-  return kLibrary;
-}
-CUlibrary multimem_library() {
-  static const CUlibrary kLibrary = load_library(tutti_cuda_multimem_kernels);
-  return kLibrary;
-}
+  /// Which code the device runs as this kernel.
+  std::string code_of(const Device& device, const LoadedKernel& kernel) const {
+    const auto attribute = [&](CUfunction_attribute which) {
+      int value = 0;
+      check(driver().cuKernelGetAttribute(&value, which, kernel.kernel, device.handle()), "a kernel's code is unknown");
+      return value;
+    };
+    const int binary = attribute(CU_FUNC_ATTRIBUTE_BINARY_VERSION);
+    if (std::find(code_.native.begin(), code_.native.end(), binary) != code_.native.end()) {
+      return fmt::format("machine code for compute capability {}", capability_text(binary));
+    }
+    return fmt::format("PTX for compute capability {}, which the driver compiled for {}",
+                       capability_text(attribute(CU_FUNC_ATTRIBUTE_PTX_VERSION)), capability_text(binary));
+  }
 
-void load(CUlibrary library, const std::string& name, Kernels& kernels) {
-  CUkernel kernel = nullptr;
-  CUfunction function = nullptr;
-  check(driver().cuLibraryGetKernel(&kernel, library, name.c_str()), "a kernel is missing");
-  check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
-  kernels[name] = {function, kernel};
+ private:
+  CUlibrary library(const Device& device) {
+    const std::lock_guard lock(mutex_);
+    if (library_ == nullptr) {
+      expect(driver().cuLibraryLoadData(&library_, image_, nullptr, nullptr, 0, nullptr, nullptr, 0), device);
+    }
+    return library_;
+  }
+
+  void expect(CUresult result, const Device& device) const {
+    if (result == CUDA_SUCCESS) return;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) check(result, "the kernels cannot be loaded");
+    int version = 0;
+    driver().cuDriverGetVersion(&version);
+    const CodeTarget target{device.capability(), version};
+    throw Error(Code::Unsupported, why_not_loaded(code_, target, result, driver().describe(result)));
+  }
+
+  const unsigned char* const image_;
+  const ModuleCode code_;
+  std::mutex mutex_;
+  CUlibrary library_ = nullptr;
+};
+
+Module& integers() {
+  static auto* const kModule = new Module(tutti_cuda_lanes_integers, {{TUTTI_LANES_CODE}, TUTTI_NVCC});
+  return *kModule;
+}
+Module& floats() {
+  static auto* const kModule = new Module(tutti_cuda_lanes_floats, {{TUTTI_LANES_CODE}, TUTTI_NVCC});
+  return *kModule;
+}
+Module& multimem() {
+  static auto* const kModule = new Module(tutti_cuda_multimem, {{TUTTI_MULTIMEM_CODE}, TUTTI_NVCC});
+  return *kModule;
 }
 
 Kernels load(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
   Kernels kernels;
   for (int type = 0; type < kDTypes; ++type) {
-    for (const char* const kind : kKinds)
-      load(library(), std::string(kind) + name_of(static_cast<DType>(type)), kernels);
+    const auto element = static_cast<DType>(type);
+    Module& module = kind_of(element) == TypeKind::Float ? floats() : integers();
+    for (const char* const kind : kKinds) {
+      const std::string name = std::string(kind) + name_of(element);
+      kernels[name] = module.kernel(device, name);
+    }
   }
   return kernels;
 }
@@ -66,8 +108,10 @@ Kernels load(const Device& device) {
 Kernels load_multimem(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
   Kernels kernels;
-  for (const char* const operation : kMultimemOperations)
-    load(multimem_library(), std::string(kMultimem) + operation, kernels);
+  for (const char* const operation : kMultimemOperations) {
+    const std::string name = std::string(kMultimem) + operation;
+    kernels[name] = multimem().kernel(device, name);
+  }
   return kernels;
 }
 
@@ -98,8 +142,17 @@ const Kernels& multimem_kernels_of(const Device& device) {
 
 }  // namespace
 
-void load_kernels(const Device& device) { kernels_of(device); }
-void load_multimem_kernels(const Device& device) { multimem_kernels_of(device); }
+std::string code_on(const Device& device) {
+  const tutti::cuda::WithContext with(device.context());
+  return integers().code_of(device, integers().kernel(device, "tutti_short_u32"));
+}
+
+void load_kernels(const Device& device) try { kernels_of(device); } catch (const Error& error) {
+  throw_error(error.code(), "{} cannot run Tutti's kernels: {}", device.name(), error.what());
+}
+void load_multimem_kernels(const Device& device) try { multimem_kernels_of(device); } catch (const Error& error) {
+  throw_error(error.code(), "{} cannot run the kernels for multicast memory: {}", device.name(), error.what());
+}
 
 LoadedKernel lanes_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
   const auto& known = kernels_of(device);

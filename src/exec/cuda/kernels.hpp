@@ -18,6 +18,9 @@ struct LoadedKernel {
   CUfunction of_any_context() const { return reinterpret_cast<CUfunction>(kernel); }
 };
 
+/// Which code the device runs: "machine code for compute capability 9.0", or PTX that its driver has compiled. Loads a
+/// kernel. Throws Error(Unsupported) with the reason alone if the device runs none.
+std::string code_on(const tutti::cuda::Device& device);
 /// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
 /// run it.
 LoadedKernel lanes_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);

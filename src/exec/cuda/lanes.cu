@@ -188,7 +188,7 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, text, bytes, kind, c, T, ...)                                                                \
+#define TUTTI_LANES_OF(text, T)                                                                                        \
   TUTTI_KERNEL(tutti_lanes_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
     run_lanes<T, gpu::KernelKind::Slots>(arguments);                                                                   \
   }                                                                                                                    \
@@ -196,7 +196,20 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
   TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
     run_lanes<T, gpu::KernelKind::Short>(arguments);                                                                   \
   }
+// The build compiles the kernels of integers and those of floats beside each other.
+#ifdef TUTTI_WITHOUT_INTEGERS
+#define TUTTI_LANES_Signed(text, T)
+#define TUTTI_LANES_Unsigned(text, T)
+#else
+#define TUTTI_LANES_Signed TUTTI_LANES_OF
+#define TUTTI_LANES_Unsigned TUTTI_LANES_OF
+#endif
+#ifdef TUTTI_WITHOUT_FLOATS
+#define TUTTI_LANES_Float(text, T)
+#else
+#define TUTTI_LANES_Float TUTTI_LANES_OF
+#endif
+#define TUTTI_LANES(name, text, bytes, kind, c, T, ...) TUTTI_LANES_##kind(text, T)
 TUTTI_TYPES(TUTTI_LANES)
-#undef TUTTI_LANES
 
 }  // namespace tutti::exec::cuda

@@ -185,17 +185,18 @@ OCCUPANCY = r"""
 // SM REGISTERS SHARED: the blocks of 512 threads that a multiprocessor runs.
 int main(int, char** argument) {
   cudaOccDeviceProp gpu{};
-  const bool hopper = std::atoi(argument[1]) == 90;
-  gpu.computeMajor = hopper ? 9 : 8;
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+  const int sm = std::atoi(argument[1]);
+  gpu.computeMajor = sm / 10;
   gpu.maxThreadsPerBlock = 1024;
-  gpu.maxThreadsPerMultiprocessor = 2048;
+  gpu.maxThreadsPerMultiprocessor = sm >= 120 ? 1536 : 2048;
   gpu.regsPerBlock = gpu.regsPerMultiprocessor = 65536;
   gpu.warpSize = 32;
   gpu.sharedMemPerBlock = 48 << 10;
-  gpu.sharedMemPerMultiprocessor = (hopper ? 228 : 164) << 10;
+  gpu.sharedMemPerMultiprocessor = (sm >= 120 ? 100 : sm >= 90 ? 228 : 164) << 10;
   gpu.sharedMemPerBlockOptin = gpu.sharedMemPerMultiprocessor - 1024;
   gpu.reservedSharedMemPerBlock = 1024;
-  gpu.numSms = hopper ? 132 : 108;
+  gpu.numSms = 100;  // a block's place on one of them does not depend on their number
   cudaOccFuncAttributes kernel{};
   kernel.maxThreadsPerBlock = 512;
   kernel.numRegs = std::atoi(argument[2]);

@@ -12,9 +12,9 @@ void check_device(CUdevice device) { require(device >= 0 && device < config().de
 int attribute(CUdevice_attribute what, int device) {
   switch (what) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return 9;
+      return config().capability(device) / 10;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      return 0;
+      return config().capability(device) % 10;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       return static_cast<int>(config().multiprocessors);
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -110,7 +110,7 @@ CUresult cuInit(unsigned flags) {
 CUresult cuDriverGetVersion(int* version) {
   return call("cuDriverGetVersion", kNothing, [&](Call&) {
     require_pointers(version);
-    *version = CUDA_VERSION;
+    *version = config().version;
   });
 }
 

@@ -16,7 +16,12 @@ bool image_known(const void* image) {
          std::memcmp(image, "//", 2) == 0;
 }
 
-// The code comes to the device when nothing runs there.
+Taken taken(const Library& library, int device) {
+  return take(library.codes, config().capability(device), config().version);
+}
+
+// A library is for all devices: it is refused where none of them takes it, else when a kernel comes to such a device.
+// When real drivers refuse is a guess. The code comes to the device when nothing runs there.
 Library& load(Call& one, const void* image) {
   require_pointers(image);
   require(image_known(image), CUDA_ERROR_INVALID_IMAGE);
@@ -26,8 +31,15 @@ Library& load(Call& one, const void* image) {
   }
   if (one.context != nullptr) one.drain();
   auto library = std::make_unique<Library>();
+  library->codes = codes_of(image);
+  CUresult refused = CUDA_SUCCESS;
+  for (int device = 0; device < config().devices; ++device) {
+    refused = taken(*library, device).error;
+    if (refused == CUDA_SUCCESS) break;
+  }
+  require(refused == CUDA_SUCCESS, refused);
   for (const Twin* twin = all_twins(); twin != nullptr; twin = twin->next) {
-    library->kernels.push_back(std::make_unique<Kernel>(Kernel{twin}));
+    library->kernels.push_back(std::make_unique<Kernel>(Kernel{twin, library.get()}));
   }
   state().libraries.push_back(std::move(library));
   return *state().libraries.back();
@@ -43,6 +55,8 @@ Library& library_of(const void* handle) {
 /// The kernel as the context has it.
 Kernel& in_context(Kernel& kernel, Context& context) {
   if (kernel.context != nullptr) return kernel;
+  const CUresult refused = taken(*kernel.library, context.device).error;
+  require(refused == CUDA_SUCCESS, refused);
   for (auto& function : state().functions) {
     if (function->of == &kernel && function->context == &context) return *function;
   }
@@ -70,7 +84,7 @@ void unload(Call& one, const void* handle) {
   std::erase_if(state().libraries, [&](const auto& library) { return library.get() == handle; });
 }
 
-int attribute(const Kernel& kernel, CUfunction_attribute what) {
+int attribute(const Kernel& kernel, CUfunction_attribute what, int device) {
   switch (what) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       return static_cast<int>(kernel.twin->max_threads);
@@ -79,8 +93,9 @@ int attribute(const Kernel& kernel, CUfunction_attribute what) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       return static_cast<int>(kernel.largest_dynamic_shared);
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      return taken(*kernel.library, device).ptx;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      return 90;
+      return taken(*kernel.library, device).binary;
     default:
       return 0;
   }
@@ -205,14 +220,19 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
 }
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute what, CUfunction function) {
-  return call("cuFuncGetAttribute", kInitialised, [&](Call&) { *value = attribute(kernel_of(function), what); });
+  return call("cuFuncGetAttribute", kInitialised, [&](Call&) {
+    const Kernel& kernel = kernel_of(function);
+    *value = attribute(kernel, what, kernel.context != nullptr ? kernel.context->device : 0);
+  });
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute what, int value) {
   return call("cuFuncSetAttribute", kInitialised, [&](Call&) { set_attribute(kernel_of(function), what, value); });
 }
-CUresult cuKernelGetAttribute(int* value, CUfunction_attribute what, CUkernel kernel, CUdevice) {
-  return call("cuKernelGetAttribute", kInitialised,
-              [&](Call&) { *value = attribute(kernel_of(reinterpret_cast<CUfunction>(kernel)), what); });
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute what, CUkernel kernel, CUdevice device) {
+  return call("cuKernelGetAttribute", kInitialised, [&](Call&) {
+    require(device >= 0 && device < config().devices, CUDA_ERROR_INVALID_DEVICE);
+    *value = attribute(kernel_of(reinterpret_cast<CUfunction>(kernel)), what, device);
+  });
 }
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel kernel, CUdevice) {
   return call("cuKernelSetAttribute", kInitialised,

@@ -1,5 +1,7 @@
 #include "config.hpp"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 Config::Config()
     : devices(static_cast<int>(number("FAKE_CUDA_DEVICES", 1))),
+      version(static_cast<int>(number("FAKE_CUDA_VERSION", CUDA_VERSION))),
       multiprocessors(static_cast<uint32_t>(number("FAKE_CUDA_MULTIPROCESSORS", 8))),
       queues(static_cast<int>(std::clamp<uint64_t>(number("CUDA_DEVICE_MAX_CONNECTIONS", 8), 1, 32))),
       memory(number("FAKE_CUDA_MEMORY", 1ULL << 30)),
@@ -28,6 +31,7 @@ Config::Config()
       counts(number("FAKE_CUDA_COUNT", 0) != 0),
       open_to_host(number("FAKE_CUDA_OPEN_TO_HOST", 0) != 0),
       twins(text("FAKE_CUDA_TWINS", "")) {
+  read_capabilities(text("FAKE_CUDA_CAPABILITY", "90"));
   read_links(text("FAKE_CUDA_LINKS", "all"));
   read_injections(text("FAKE_CUDA_INJECT", ""));
   read_rules(text("FAKE_CUDA_RULES", ""));
@@ -35,11 +39,22 @@ Config::Config()
 
 Path Config::path(int from, int to) const { return from == to ? Path::None : paths_[from * devices + to]; }
 
+int Config::capability(int device) const {
+  return capabilities_[std::min(static_cast<size_t>(device), capabilities_.size() - 1)];
+}
+
 bool Config::has_multicast(int device) {
+  if (capability(device) < 90) return false;
   for (int other = 0; other < devices; ++other) {
     if (other != device && path(device, other) != Path::NvLink) return false;
   }
   return devices > 1 && !fails("no_multicast", device);
+}
+
+void Config::read_capabilities(const std::string& list) {
+  std::istringstream in(list);
+  std::string one;
+  while (std::getline(in, one, ',')) capabilities_.push_back(std::atoi(one.c_str()));
 }
 
 void Config::read_links(const std::string& links) {

@@ -5,6 +5,8 @@
 //                              "0~2" by PCIe
 //   FAKE_CUDA_MULTIPROCESSORS  of each GPU (8)
 //   FAKE_CUDA_MEMORY=n         bytes of each GPU (1 GiB)
+//   FAKE_CUDA_CAPABILITY=90    compute capability: of all GPUs, or "90,120", one for each
+//   FAKE_CUDA_VERSION=12040    the CUDA that the driver is for (that of its cuda.h)
 //   FAKE_CUDA_SEED=n           of the order of threads (1)
 //   FAKE_CUDA_COUNT=1          counts the bytes that kernels move (fake_cuda_bytes, in grid.cpp)
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
@@ -43,7 +45,11 @@ struct Config {
   /// Whether `what` fails now, on this device. Each call counts.
   bool fails(const char* what, int device);
 
+  /// 90 for 9.0.
+  int capability(int device) const;
+
   int devices = 1;
+  int version = 0;
   uint32_t multiprocessors = 8;
   int queues = 8;  ///< in hardware, but for streams of the greatest priority
   uint64_t memory = 1ULL << 30, seed = 1;
@@ -55,10 +61,12 @@ struct Config {
   std::string twins;
 
  private:
+  void read_capabilities(const std::string& text);
   void read_links(const std::string& text);
   void read_injections(const std::string& text);
   void read_rules(const std::string& text);
   std::vector<Path> paths_;
+  std::vector<int> capabilities_;
   std::vector<Injection> injections_;
 };
 

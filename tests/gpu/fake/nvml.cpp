@@ -60,9 +60,10 @@ int nvmlDeviceGetName(void*, char* name, unsigned length) {
   std::snprintf(name, length, "Fake H200");
   return 0;
 }
-int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
-  *major = 9;
-  *minor = 0;
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  const int capability = fake::config().capability(number_of(device));
+  *major = capability / 10;
+  *minor = capability % 10;
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {

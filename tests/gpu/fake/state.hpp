@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "config.hpp"
+#include "fatbin.hpp"
 #include "machine.hpp"
 #include "memory.hpp"
 #include "sanitizers.hpp"
@@ -97,13 +98,16 @@ struct Context {
 };
 
 /// The handle of a kernel in a library, or of one in a context: then only streams of that one run it.
+struct Library;
 struct Kernel {
   const Twin* twin = nullptr;
+  const Library* library = nullptr;
   Context* context = nullptr;
   const Kernel* of = nullptr;  ///< with a context: the kernel of the library
   size_t largest_dynamic_shared = 48 << 10;
 };
 struct Library {
+  std::vector<Code> codes;
   std::list<std::unique_ptr<Kernel>> kernels;
 };
 

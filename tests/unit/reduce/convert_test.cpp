@@ -74,18 +74,6 @@ TEST(ConvertFormats, AreOfAllSmallFloats) { EXPECT_EQ(std::size(kFormats), tools
 class Convert : public testing::TestWithParam<Description> {};
 INSTANTIATE_TEST_SUITE_P(Formats, Convert, testing::ValuesIn(kFormats), [](const auto& i) { return i.param.name; });
 
-template <class Format>
-void expect_same_by_product() {
-  for (uint32_t encoding = 0; encoding <= 2 * Format::kMagnitude + 1; ++encoding) {
-    EXPECT_TRUE(same(Format::widen_by_product(encoding), Format::widen(encoding))) << std::hex << encoding;
-  }
-}
-TEST(ConvertFormats, WidenByAProductToTheSameValues) {
-  expect_same_by_product<F16Format>();
-  expect_same_by_product<F8E4M3Format>();
-  expect_same_by_product<F8E5M2Format>();
-}
-
 TEST_P(Convert, WidensEveryEncodingToItsValue) {
   const Description& format = GetParam();
   for (uint32_t encoding = 0; encoding < 1u << format.bits(); ++encoding) {

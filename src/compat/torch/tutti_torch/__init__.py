@@ -124,4 +124,4 @@ def counters(group=None):
 
 
 if dist.is_available():
-    dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu", "cuda"])

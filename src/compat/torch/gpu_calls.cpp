@@ -124,9 +124,9 @@ void GpuCalls::enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr
       });
       for (const auto& [to, from] : postponed.copies) copy_into(to, from);
     }
-    work->enqueued(channel.comm, on, std::move(bodies));
+    auto run = work->enqueued(channel.comm, on, std::move(bodies));
+    if (!run->is_captured()) watch(work, std::move(run));
   }
-  if (!work->is_captured()) watch(work);
 }
 
 void GpuCalls::run(const GpuWorkPtr& work, std::vector<Body> bodies, bool async) {
@@ -160,8 +160,9 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
     connected = pair.channels[0] && pair.channels[1];
   }
   if (pair.queue.idle() && (connected || is_capturing(current))) return start();
-  pair.queue.launch([this, start, work] {
+  pair.queue.launch([this, start, work, device] {
     try {
+      use_device(device);
       start();
     } catch (...) {
       work->ended(as_torch_error(facts_->timeout()));
@@ -171,9 +172,9 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
 
 // ---- the thread that watches
 
-void GpuCalls::watch(const GpuWorkPtr& work) {
+void GpuCalls::watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run) {
   const std::lock_guard lock(watch_mutex_);
-  watched_.push_back({work});
+  watched_.push_back({c10::weak_intrusive_ptr<GpuWork>(work), work->getCompletionKey(), std::move(run)});
   if (!watcher_.joinable()) {
     watcher_ = std::thread([this] { look(); });
   } else if (watched_.size() == 1) {
@@ -181,17 +182,30 @@ void GpuCalls::watch(const GpuWorkPtr& work) {
   }
 }
 
+/// A work that the program has dropped is told of all the same, if it ended well.
+void GpuCalls::tell(Watched& watched, const std::exception_ptr& error) {
+  if (const GpuWorkPtr work = watched.work.lock()) {
+    work->ended(error);
+  } else if (error == nullptr) {
+    facts_->hooks.completed(watched.key);
+  }
+}
+
 /// True when it is done with.
-bool GpuCalls::look_at(GpuWork& work, bool ran_before) {
-  const GpuWork::Progress progress = work.progress();
-  if (const auto error = work.comm()->failure(facts_->timeout())) work.ended(error);
-  if (progress == GpuWork::Progress::Late && !work.has_ended()) {
-    work.ended(work.late());
+bool GpuCalls::look_at(Watched& watched) {
+  const bool ran_before = watched.ran;
+  const GpuRun::Progress progress = watched.run->progress();
+  watched.ran = progress == GpuRun::Progress::Ran;
+  const std::exception_ptr error = watched.run->comm().failure(facts_->timeout());
+  if (error != nullptr) {
+    if (const GpuWorkPtr work = watched.work.lock()) work->ended(error);
+  } else if (progress == GpuRun::Progress::Late) {
+    if (const GpuWorkPtr work = watched.work.lock()) work->ended(work->late());
     abort();
   }
-  if (progress != GpuWork::Progress::Ran || !ran_before) return false;
-  work.ended(nullptr);
-  work.release();
+  if (!watched.ran || !ran_before) return false;
+  tell(watched, error);
+  watched.run->release();
   return true;
 }
 
@@ -211,11 +225,10 @@ void GpuCalls::look() {
     for (auto it = now.begin(); it != now.end();) {
       bool done = true;
       try {
-        done = look_at(*it->work, it->ran);
-        it->ran = it->work->progress() == GpuWork::Progress::Ran;
+        done = look_at(*it);
       } catch (...) {  // the GPU has failed: nothing runs there any more
-        it->work->ended(as_torch_error(facts_->timeout()));
-        it->work->release();
+        tell(*it, as_torch_error(facts_->timeout()));
+        it->run->release();
       }
       it = done ? now.erase(it) : std::next(it);
     }
@@ -264,9 +277,9 @@ void GpuCalls::close() {
   }
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
-  for (const Watched& watched : watched_) {
-    watched.work->ended(watched.work->comm()->failure(facts_->timeout()));
-    watched.work->release();
+  for (Watched& watched : watched_) {
+    tell(watched, watched.run->comm().failure(facts_->timeout()));
+    watched.run->release();
   }
   watched_.clear();
   if (first != nullptr) std::rethrow_exception(first);

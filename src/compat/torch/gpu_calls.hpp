@@ -76,15 +76,19 @@ class GpuCalls {
   Channel& open(Pair& pair, int from, int to);
   /// On `on`, which already waits for what comes before.
   void enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies);
-  void watch(const GpuWorkPtr& work);
+  void watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run);
   void look();
-  bool look_at(GpuWork& work, bool ran_before);
   std::vector<Channel*> channels() const;
 
+  /// Holds no work: that has the results.
   struct Watched {
-    GpuWorkPtr work;
+    c10::weak_intrusive_ptr<GpuWork> work;
+    uint64_t key;  ///< of the work, for whom torch has told us to tell
+    std::shared_ptr<GpuRun> run;
     bool ran = false;  ///< when it was last looked at: what a kernel reports is known a little later
   };
+  bool look_at(Watched& watched);
+  void tell(Watched& watched, const std::exception_ptr& error);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<GroupFacts> facts_;

@@ -71,7 +71,38 @@ void GpuComm::leave() {
   }
 }
 
-// ---- enqueued
+// ---- GpuRun
+
+GpuRun::GpuRun(std::shared_ptr<const GpuComm> comm, const c10::Stream& from, const c10::Stream& stream,
+               std::vector<Body> kept, Clock::time_point deadline)
+    : comm_(std::move(comm)),
+      from_(from),
+      stream_(stream),
+      captured_(is_capturing(stream)),
+      deadline_(deadline),
+      end_(stream.device_type()) {
+  end_.record(stream);
+  // What runs on the caller's own stream comes before all that may take the tensors' memory there.
+  if (stream != from) kept_ = std::move(kept);
+}
+
+GpuRun::Progress GpuRun::progress() const {
+  if (end_.query()) return Progress::Ran;
+  return Clock::now() >= deadline_ ? Progress::Late : Progress::Runs;
+}
+
+void GpuRun::block(const c10::Stream& stream) {
+  if (stream != stream_) end_.block(stream);
+  if (stream == from_) release();
+}
+
+void GpuRun::release() {
+  std::vector<Body> released;  // they end outside of the lock
+  const std::lock_guard lock(mutex_);
+  released.swap(kept_);
+}
+
+// ---- GpuWork: enqueued
 
 void GpuWork::collect(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
@@ -79,46 +110,40 @@ void GpuWork::collect(const std::vector<at::Tensor>& outputs) {
   outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
 }
 
-void GpuWork::enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream, std::vector<Body> kept) {
-  const bool captured = is_capturing(stream);
-  c10::Event end(stream.device_type());
-  end.record(stream);
+std::shared_ptr<GpuRun> GpuWork::enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
+                                          std::vector<Body> bodies) {
+  auto run = std::make_shared<GpuRun>(std::move(comm), *from_, stream, std::move(bodies), deadline_);
   std::function<void()> profiled;
   {
     const std::lock_guard lock(mutex_);
-    end_.emplace(std::move(end));
-    comm_ = std::move(comm);
-    stream_ = stream;
-    captured_ = captured;
-    // What runs on the caller's own stream comes before all that may take the tensors' memory there.
-    if (stream != *from_) kept_ = std::move(kept);
-    enqueued_ = true;
+    run_ = run;
     profiled = std::exchange(recordFunctionEndCallback_, nullptr);
   }
   cv_.notify_all();
   if (profiled) profiled();
+  return run;
 }
 
 void GpuWork::set_deadline(milliseconds limit) {
   call_limit_ = limit;
-  deadline_ = Clock::now() + limit;
+  deadline_ = GpuRun::Clock::now() + limit;
 }
 
-bool GpuWork::is_enqueued() const {
+std::shared_ptr<GpuRun> GpuWork::run() const {
   const std::lock_guard lock(mutex_);
-  return enqueued_;
+  return run_;
 }
 
 /// Only messages between two ranks are enqueued later, by a thread, while their ranks connect.
 void GpuWork::wait_until_enqueued() {
   std::unique_lock lock(mutex_);
-  if (enqueued_ || completed_) return;
+  if (run_ != nullptr || completed_) return;
   if (collecting_) {
     C10_THROW_ERROR(DistBackendError,
                     "wait: the call is one of a group of calls that has not ended: wait for the group");
   }
   const WithoutGil without;
-  while (!cv_.wait_for(lock, milliseconds(50), [this] { return enqueued_ || completed_; })) {
+  while (!cv_.wait_for(lock, milliseconds(50), [this] { return run_ != nullptr || completed_; })) {
     lock.unlock();
     check_signals();
     lock.lock();
@@ -129,32 +154,24 @@ void GpuWork::wait_until_enqueued() {
 
 void GpuWork::synchronize() {
   wait_until_enqueued();
-  std::vector<Body> released;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!enqueued_) return;
-    const c10::Stream now = current_stream(stream_->device());
-    if (now != *stream_) end_->block(now);
-    // On the stream that owns the memory all later uses come after the call.
-    if (now == *from_) released = std::move(kept_);
-  }
+  if (const auto run = this->run()) run->block(current_stream(run->stream().device()));
 }
 
 bool GpuWork::wait(milliseconds timeout) {
   wait_until_enqueued();
   if (const auto error = exception()) std::rethrow_exception(error);
   synchronize();
-  if (!captured_ && (host_waits_ || timeout.count() > 0)) wait_on_host(timeout);
+  if (host_waits_ || timeout.count() > 0) wait_on_host(timeout);
   return true;
 }
 
 void GpuWork::wait_on_host(milliseconds timeout) {
   {
     const WithoutGil without;
-    const auto start = Clock::now();
+    const auto start = GpuRun::Clock::now();
     for (milliseconds pause{0}; !isCompleted(); pause = std::min(pause + milliseconds(1), milliseconds(10))) {
       check_signals();
-      if (timeout.count() > 0 && Clock::now() - start >= timeout) time_out(timeout);
+      if (timeout.count() > 0 && GpuRun::Clock::now() - start >= timeout) time_out(timeout);
       std::this_thread::sleep_for(pause);
     }
   }
@@ -163,44 +180,42 @@ void GpuWork::wait_on_host(milliseconds timeout) {
 
 bool GpuWork::isCompleted() {
   if (has_ended()) return true;
-  if (!is_enqueued()) return false;
-  return captured_ || end_->query() || exception() != nullptr;
+  const auto run = this->run();
+  return run != nullptr && (run->has_run() || exception() != nullptr);
 }
 
 std::exception_ptr GpuWork::exception() const {
+  std::shared_ptr<GpuRun> run;
   {
     const std::lock_guard lock(mutex_);
     if (completed_) return exception_;
-    if (!enqueued_) return nullptr;
+    run = run_;
   }
-  return comm_->failure(call_limit_.count() > 0 ? call_limit_ : group().timeout());
+  if (run == nullptr) return nullptr;
+  return run->comm().failure(call_limit_.count() > 0 ? call_limit_ : group().timeout());
 }
 
 /// The future is marked on a stream that has waited for this call and for nothing else.
 c10::intrusive_ptr<c10::ivalue::Future> GpuWork::getFuture() {
   wait_until_enqueued();
   if (const auto error = exception()) std::rethrow_exception(error);
-  const c10::Device device = stream_->device();
+  const auto run = this->run();
+  const c10::Device device = run->stream().device();
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                          std::vector<c10::Device>{device});
   // In a capture only streams that the program joins may take part: the call's own is one.
-  const c10::Stream marker = captured_ ? *stream_ : pooled_stream(device);
-  if (!captured_) end_->block(marker);
+  const c10::Stream marker = run->is_captured() ? run->stream() : pooled_stream(device);
+  run->block(marker);
   const c10::StreamGuard guard(marker);
   future->markCompleted(at::IValue(result()));
   return future;
 }
 
-// ---- watched
+// ---- the end
 
 bool GpuWork::has_ended() const {
   const std::lock_guard lock(mutex_);
   return completed_;
-}
-
-GpuWork::Progress GpuWork::progress() {
-  if (end_->query()) return Progress::Ran;
-  return Clock::now() >= deadline_ ? Progress::Late : Progress::Runs;
 }
 
 std::exception_ptr GpuWork::late() const {
@@ -213,14 +228,6 @@ std::exception_ptr GpuWork::late() const {
 
 void GpuWork::ended(std::exception_ptr error) {
   if (!has_ended()) complete(std::move(error));
-}
-
-void GpuWork::release() {
-  std::vector<Body> released;  // outside of the lock
-  {
-    const std::lock_guard lock(mutex_);
-    released.swap(kept_);
-  }
 }
 
 }  // namespace tutti_torch

@@ -39,6 +39,38 @@ class GpuComm {
   std::optional<tutti::Error> failed_;  // of what has been left
 };
 
+/// What has been enqueued for a call. It outlives a work that the program drops without waiting for it.
+class GpuRun {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Progress { Runs, Ran, Late };
+
+  /// Records the end on `stream`. `from`: the caller's stream when it made the call. `kept` holds the call's tensors.
+  GpuRun(std::shared_ptr<const GpuComm> comm, const c10::Stream& from, const c10::Stream& stream,
+         std::vector<Body> kept, Clock::time_point deadline);
+
+  const GpuComm& comm() const { return *comm_; }
+  const c10::Stream& stream() const { return stream_; }
+  /// A call in a graph cannot be watched.
+  bool is_captured() const { return captured_; }
+  /// Throws what the GPU reports, as `progress`.
+  bool has_run() const { return captured_ || end_.query(); }
+  Progress progress() const;
+  /// The stream waits for the call. If it is the caller's, what uses the tensors' memory next comes after the call.
+  void block(const c10::Stream& stream);
+  /// Nothing that was enqueued uses the tensors any more.
+  void release();
+
+ private:
+  const std::shared_ptr<const GpuComm> comm_;
+  const c10::Stream from_, stream_;
+  const bool captured_;
+  const Clock::time_point deadline_;
+  c10::Event end_;
+  std::mutex mutex_;
+  std::vector<Body> kept_;
+};
+
 class GpuWork : public Work {
  public:
   /// `host_waits`: `wait` makes the host wait too (a barrier).
@@ -63,41 +95,31 @@ class GpuWork : public Work {
   void collect(const std::vector<at::Tensor>& outputs);
   /// The caller's stream when it made the call.
   void made_on(const c10::Stream& stream) { from_ = stream; }
-  /// It has been enqueued on `stream`. `kept` holds its tensors, until nothing on the stream uses them.
-  void enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream, std::vector<Body> kept);
+  /// It has been enqueued on `stream`. Returns what is to be watched.
+  std::shared_ptr<GpuRun> enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
+                                   std::vector<Body> bodies);
   /// After this time it has failed; 0: the group's time-out alone counts.
   void set_deadline(std::chrono::milliseconds limit);
 
   // ---- for the thread that watches
 
-  enum class Progress { Runs, Ran, Late };
-  /// Throws what the GPU reports.
-  Progress progress();
-  /// A call in a graph cannot be watched.
-  bool is_captured() const { return captured_; }
-  const std::shared_ptr<const GpuComm>& comm() const { return comm_; }
   /// The error of a call that its own time-out has ended.
   std::exception_ptr late() const;
-  /// Completes it. Its tensors are released with `release`.
   void ended(std::exception_ptr error);
   bool has_ended() const;
-  void release();
 
  private:
-  using Clock = std::chrono::steady_clock;
   void wait_until_enqueued();
   void wait_on_host(std::chrono::milliseconds timeout);
-  /// It is not to be asked for its event before.
-  bool is_enqueued() const;
+  /// Null before it has been enqueued.
+  std::shared_ptr<GpuRun> run() const;
 
   const bool host_waits_;
-  bool collecting_ = false, enqueued_ = false, captured_ = false;  // guarded by mutex_, as what follows
-  std::optional<c10::Stream> from_, stream_;
-  std::optional<c10::Event> end_;
-  std::shared_ptr<const GpuComm> comm_;
-  std::vector<Body> kept_;
+  bool collecting_ = false;  // guarded by mutex_, as what follows
+  std::shared_ptr<GpuRun> run_;
+  std::optional<c10::Stream> from_;
   std::chrono::milliseconds call_limit_{0};
-  Clock::time_point deadline_ = Clock::time_point::max();
+  GpuRun::Clock::time_point deadline_ = GpuRun::Clock::time_point::max();
 };
 
 }  // namespace tutti_torch

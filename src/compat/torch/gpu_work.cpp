@@ -226,6 +226,12 @@ std::exception_ptr GpuWork::late() const {
   }
 }
 
+void GpuWork::release_resources() {
+  outputs_.clear();
+  const std::lock_guard lock(mutex_);
+  run_.reset();
+}
+
 void GpuWork::ended(std::exception_ptr error) {
   if (!has_ended()) complete(std::move(error));
 }

@@ -89,6 +89,9 @@ class GpuWork : public Work {
   /// Completed at once: who reads the result waits on its current stream.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
+  /// Called when nobody has the work any more, though the watching thread may still look whether it is there.
+  void release_resources() override;
+
   // ---- for those who enqueue it
 
   /// More calls are to be enqueued with it: until then nobody can wait.

@@ -92,6 +92,16 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return done(cuGraphExecDestroy(executable)); }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return done(cuGraphDestroy(graph)); }
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* memory, cudaHostFn_t destroy, unsigned references,
+                                 unsigned flags) {
+  return done(cuUserObjectCreate(object, memory, destroy, references, flags));
+}
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned references) {
+  return done(cuUserObjectRelease(object, references));
+}
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned references, unsigned flags) {
+  return done(cuGraphRetainUserObject(graph, object, references, flags));
+}
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return done(cuGraphGetNodes(graph, nodes, count));
 }

@@ -8,7 +8,7 @@ import time
 import unittest
 from unittest import mock
 
-import collectives_test
+import gpu_collectives_test as collectives_test
 import torch
 import torch.distributed as dist
 from stand_in import eventually, same, skipped, use_gpu
@@ -147,7 +147,7 @@ def late(rank, ranks):
     torch.cuda.synchronize()
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        store.get("late")
+        eventually(lambda: store.check(["late"]))
         return
     work = dist.all_reduce(data, async_op=True)
     torch.cuda.synchronize()  # it returns because the kernel was ended
@@ -191,7 +191,7 @@ class ProcessGroupNCCL(unittest.TestCase):
         self.on_all(aborted, ranks=(2,))
 
     def test_late(self):
-        self.on_all(late, ranks=(2,), timeout=3)
+        self.on_all(late, ranks=(2,), timeout=3, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2"})
 
 
 if __name__ == "__main__":

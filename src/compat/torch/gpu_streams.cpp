@@ -16,8 +16,8 @@ namespace {
 /// Of cuda.h.
 constexpr int kSuccess = 0, kCaptureNone = 0, kCaptureModeRelaxed = 2;
 
-/// c10::cuda::CUDAStream::stream() const, whose object is a c10::Stream and nothing else. Only newer versions of PyTorch
-/// have it in c10's interface of devices too.
+/// c10::cuda::CUDAStream::stream() const, whose object is a c10::Stream and nothing else. Only newer PyTorch has
+/// it in c10's interface of devices too.
 constexpr const char* kStreamOf = "_ZNK3c104cuda10CUDAStream6streamEv";
 
 /// Functions of libraries that PyTorch has loaded.

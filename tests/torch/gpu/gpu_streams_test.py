@@ -24,15 +24,22 @@ def wait_is_the_streams(rank, ranks):
     """The caller's stream is held: the call comes after what is before it, and `wait` holds the stream, not the host."""
     connected(rank)
     data, before, after = torch.zeros(70001).cuda(), torch.ones(70001).cuda(), torch.empty(70001, device="cuda")
+    first = torch.zeros(1000).cuda()
+    # The calls of a communicator are in order on whatever streams. Only PyTorch's events order the copy and the call.
+    dist.all_reduce(first, async_op=True).wait()
+    torch.cuda.synchronize()
     with held():
         data.copy_(before)
-        dist.all_reduce(data)  # on this stream itself
         work = dist.all_reduce(data, async_op=True)
         work.wait()
         work.synchronize()
         after.copy_(data)
         assert not work.is_completed() and work.is_success()
-    same(after, torch.full((70001,), float(ranks**2)))
+    with held():
+        first.copy_(before[:1000])
+        dist.all_reduce(first)  # on this stream itself
+    same(first, torch.full((1000,), float(ranks)))
+    same(after, torch.full((70001,), float(ranks)))
     assert work.is_completed() and work.is_success() and work.exception() is None
     assert skipped() == 0
 

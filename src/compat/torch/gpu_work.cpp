@@ -25,16 +25,20 @@ GpuComm::~GpuComm() {
 
 tuttiResult_t GpuComm::state() const {
   const std::lock_guard lock(mutex_);
+  return state_now();
+}
+
+tuttiResult_t GpuComm::state_now() const {
   tuttiResult_t state = failed_ ? static_cast<tuttiResult_t>(failed_->code()) : tuttiSuccess;
   if (comm_ != nullptr) tutti::check(tuttiCommGetAsyncError(comm_, &state));
   return state;
 }
 
 std::exception_ptr GpuComm::failure(milliseconds limit) const {
-  const tuttiResult_t result = state();
+  const std::lock_guard lock(mutex_);
+  const tuttiResult_t result = state_now();
   if (result == tuttiSuccess) return nullptr;
   try {
-    const std::lock_guard lock(mutex_);
     if (failed_) throw tutti::Error(*failed_);
     throw tutti::Error(static_cast<tutti::Code>(result), tuttiCommGetErrorText(comm_));
   } catch (...) {

@@ -34,6 +34,8 @@ class GpuComm {
   void leave();
 
  private:
+  tuttiResult_t state_now() const;  // under the lock
+
   mutable std::mutex mutex_;
   tuttiComm_t comm_;
   std::optional<tutti::Error> failed_;  // of what has been left

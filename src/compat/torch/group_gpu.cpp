@@ -69,6 +69,26 @@ GpuWorkPtr Group::collect(c10::Device device, const char* call, const Tensors& o
   return batch_->work;
 }
 
+/// torch does not end a group that an exception of the program has left. Its calls must not be made with those of the
+/// next one.
+void Group::startCoalescing() {
+  std::optional<Batch> left;
+  {
+    const std::lock_guard lock(mutex_);
+    coalescing_ = true;
+    left = std::exchange(batch_, std::nullopt);
+    coalesced_.clear();
+  }
+  if (!left) return;
+  try {
+    throw tutti::Error(tutti::Code::InvalidUsage,
+                       c10::str("rank ", rank_, ": ", left->call, ": the group of calls that it was one of was left ",
+                                "without its end, and another one was begun: none of its calls was made"));
+  } catch (...) {
+    left->work->ended(as_torch_error());
+  }
+}
+
 WorkPtr Group::endCoalescing() {
   std::optional<Batch> batch;
   std::vector<WorkPtr> parts;

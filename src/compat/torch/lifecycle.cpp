@@ -248,11 +248,6 @@ Task Group::within(milliseconds limit, Task task) {
   };
 }
 
-void Group::startCoalescing() {
-  const std::lock_guard lock(mutex_);
-  coalescing_ = true;
-}
-
 Description Group::describe_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = tensors.front();
   const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);

@@ -52,6 +52,14 @@ def refusals(rank, ranks):
     error = error_of(work.wait)
     assert "has not ended" in error, error
     group._end_coalescing(device).wait()
+    coalescing = dist.distributed_c10d._coalescing_manager
+    group._start_coalescing(device)  # and an exception leaves the group: torch does not end it
+    left = backend().allreduce([data], torch._C._distributed_c10d.AllreduceOptions())
+    with coalescing(device=device, async_ops=True) as pending:
+        dist.broadcast(data, 0, async_op=True)
+    pending.wait()
+    error = error_of(left.wait)
+    assert "none of its calls was made" in error, error
     torch.cuda.synchronize()
     dist.all_reduce(data)
     same(data, torch.full((4,), float(ranks**3)))

@@ -28,17 +28,17 @@ if (torch.version.cuda or "none").split(".")[0] != "13":
 
 variables = {"LD_LIBRARY_PATH": os.path.dirname(path["tutti_fake_cuda"]), "FAKE_CUDA_TWINS": path["tutti_gpu_twins"],
              "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_RULES": "drain,queue",
-             "TUTTI_MODULE_PATH": os.path.dirname(path["tutti_cuda"]), "TUTTI_BLOCK_THREADS": "32", "TUTTI_CALIBRATION": "0",
-             "TUTTI_TIMEOUT": "60"}
+             "TUTTI_BLOCK_THREADS": "32", "TUTTI_CALIBRATION": "0", "TUTTI_TIMEOUT": "60"}
+modules = {"TUTTI_MODULE_PATH": os.path.dirname(path["tutti_cuda"])}  # tutti_torch has its own
 folder = pathlib.Path(__file__).resolve().parent / "gpu"
 failed = False
-for pattern, preloaded in (("gpu_*_test.py", [path["tutti_fake_runtime"]]),
-                           ("nccl_test.py", [path["tutti_nccl"], path["tutti_fake_runtime"]])):
+for pattern, preloaded, more in (("gpu_*_test.py", [path["tutti_fake_runtime"]], {}),
+                                 ("nccl_test.py", [path["tutti_nccl"], path["tutti_fake_runtime"]], modules)):
     named = [test for test in sys.argv[2:] if test.startswith("nccl_test") == pattern.startswith("nccl")]
     if sys.argv[2:] and not named:
         continue
     what = named if named else ["discover", "-p", pattern]
     done = subprocess.run([sys.executable, "-B", "-m", "unittest", *what, "-v"], cwd=folder,
-                          env=os.environ | variables | {"LD_PRELOAD": ":".join(preloaded)})
+                          env=os.environ | variables | more | {"LD_PRELOAD": ":".join(preloaded)})
     failed |= done.returncode != 0
 sys.exit(failed)

@@ -55,7 +55,7 @@ target_precompile_headers(tutti_torch PRIVATE <torch/csrc/distributed/c10d/Backe
 foreach(library torch_python torch torch_cpu c10)
   target_link_libraries(tutti_torch PRIVATE ${torch_folder}/lib/lib${library}.so)
 endforeach()
-target_link_libraries(tutti_torch PRIVATE tutti tutti_warnings)
+target_link_libraries(tutti_torch PRIVATE tutti tutti_warnings ${CMAKE_DL_LIBS})
 # PyTorch's libraries are in memory before this one; Tutti's lies beside it.
 set_target_properties(tutti_torch PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix}
                       BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/torch)
@@ -63,6 +63,11 @@ file(WRITE ${PROJECT_BINARY_DIR}/torch/_built_for.py
      "\"\"\"Written by the build.\"\"\"\n\nTORCH = \"${torch_version}\"\n")
 install(FILES ${PROJECT_BINARY_DIR}/torch/_built_for.py DESTINATION tutti_torch COMPONENT tutti_torch)
 install(TARGETS tutti_torch LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch)
+# The module for GPUs, where nvcc was found: the package names its own folder to the library (tutti_torch/__init__.py).
+if(TARGET tutti_cuda)
+  add_dependencies(tutti_torch tutti_cuda)
+  install(TARGETS tutti_cuda LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch)
+endif()
 # One file by the name that it is loaded by: wheels have no links.
 install(FILES $<TARGET_FILE:tutti> DESTINATION tutti_torch RENAME $<TARGET_SONAME_FILE_NAME:tutti> COMPONENT tutti_torch)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/compat/torch/tutti_torch DESTINATION . COMPONENT tutti_torch

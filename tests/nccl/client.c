@@ -3,6 +3,7 @@
  *   client LIBRARY threads|processes RANKS     every collective, type, operator, in place and not; made communicators;
  *                                              calls that differ between ranks
  *   client LIBRARY device_threads|device_processes RANKS     the same on memory of GPUs, half of it captured in graphs
+ *   client LIBRARY device_process_group_processes RANKS      what PyTorch calls, in its order
  *   client LIBRARY bad|device_bad 2            wrong arguments
  *   client LIBRARY device_refused 2            memory of GPUs where Tutti cannot use them
  */
@@ -17,11 +18,15 @@
 struct api api, papi;
 int failures, on_device;
 struct shared* shared;
-static int processes; /* not threads */
+static int processes, as_process_group; /* not threads; client_process_group.c alone */
 
 static void* run_rank(void* argument) {
   const struct self self = *(struct self*)argument;
   if (on_device) device_use(self.rank);
+  if (as_process_group) {
+    process_group(self);
+    return NULL;
+  }
   ncclComm_t comm = new_comm(self), other = new_comm(self);
   collectives(self, comm);
   groups(self, comm, other);
@@ -68,6 +73,7 @@ int main(int argc, char** argv) {
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_barrier_init(&shared->barrier, &attributes, (unsigned)ranks);
   processes = strstr(argv[2], "processes") != NULL;
+  as_process_group = strstr(argv[2], "process_group") != NULL;
   on_device = strncmp(argv[2], "device_", 7) == 0;
   for (int i = 0; i < ranks; ++i) selves[i] = (struct self){i, ranks};
   for (int i = 1; processes && i < ranks; ++i) {

@@ -92,6 +92,8 @@ void derived(struct self self, ncclComm_t comm);
 void derived_in_a_group(struct self self, ncclComm_t comm);
 void not_blocking(struct self self);
 void watched(struct self self);
+/* client_process_group.c */
+void process_group(struct self self);
 /* client_calls.c */
 void groups(struct self self, ncclComm_t a, ncclComm_t b);
 void device_groups(struct self self, ncclComm_t a, ncclComm_t b);
@@ -125,6 +127,11 @@ char* device_allocate(size_t bytes);
 void device_free(char* memory);
 cudaStream_t device_new_stream(void);
 void device_destroy_stream(cudaStream_t stream);
+void* device_event(void);
+void device_record(void* event, cudaStream_t stream);
+void device_wait(cudaStream_t stream, void* event);
+int device_reached(void* event);
+void device_nap(void); /* of a thread that looks again and again */
 void device_capture(void);
 void device_hold(void);   /* the capture ends … */
 void device_replay(void); /* … and what was captured runs, once */

@@ -1,6 +1,7 @@
 /* The client's device memory, streams and graphs, by the functions of a CUDA driver that is found at run time. */
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "client.h"
 
@@ -16,7 +17,8 @@ typedef void* handle;
   X(cuMemcpyDtoHAsync_v2, (void*, pointer, size_t, handle)) X(cuStreamBeginCapture_v2, (handle, int)) \
   X(cuStreamEndCapture, (handle, handle*)) X(cuGraphInstantiateWithFlags, (handle*, handle, unsigned long long)) \
   X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) \
-  X(cuMemFree_v2, (pointer)) X(cuStreamDestroy_v2, (handle))
+  X(cuMemFree_v2, (pointer)) X(cuStreamDestroy_v2, (handle)) X(cuEventCreate, (handle*, unsigned)) \
+  X(cuEventRecord, (handle, handle)) X(cuStreamWaitEvent, (handle, handle, unsigned)) X(cuEventQuery, (handle))
 /* clang-format on */
 #define DECLARE(name, parameters) static int(*name) parameters;
 CUDA(DECLARE)
@@ -94,6 +96,23 @@ cudaStream_t device_new_stream(void) {
   return (cudaStream_t)stream;
 }
 void device_destroy_stream(cudaStream_t stream) { CUDA_CHECK(cuStreamDestroy_v2((handle)stream)); }
+
+void* device_event(void) {
+  handle event = NULL;
+  CUDA_CHECK(cuEventCreate(&event, 2)); /* without its time */
+  return event;
+}
+void device_record(void* event, cudaStream_t stream) { CUDA_CHECK(cuEventRecord(event, (handle)stream)); }
+void device_wait(cudaStream_t stream, void* event) { CUDA_CHECK(cuStreamWaitEvent((handle)stream, event, 0)); }
+int device_reached(void* event) {
+  const int result = cuEventQuery(event);
+  if (result != 600) CUDA_CHECK(result); /* not ready */
+  return result == 0;
+}
+void device_nap(void) {
+  const struct timespec turn = {0, 2000000};
+  nanosleep(&turn, NULL);
+}
 
 void device_capture(void) { CUDA_CHECK(cuStreamBeginCapture_v2(mine.stream, 1)); /* of this thread */ }
 void device_hold(void) { CUDA_CHECK(cuStreamEndCapture(mine.stream, &mine.graph)); }

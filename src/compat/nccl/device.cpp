@@ -64,7 +64,12 @@ bool is_device_memory(const void* memory) {
 int current_device() {
   const Driver* const driver = g_driver.load(std::memory_order_acquire);
   int device = -1;
-  return driver != nullptr && driver->cuCtxGetDevice(&device) == 0 ? device : -1;
+  if (driver == nullptr) return -1;
+  if (driver->cuCtxGetDevice(&device) == 0) return device;
+  void* context = nullptr;
+  const bool has_chosen = driver->cuCtxGetCurrent(&context) != 0 || context != nullptr;
+  if (has_chosen || device_count() == 0 || driver->cuDevicePrimaryCtxRetain(&context, 0) != 0) return -1;
+  return driver->cuCtxSetCurrent(context) == 0 ? 0 : -1;
 }
 
 int device_count() {

@@ -13,7 +13,8 @@ bool has_driver();
 bool is_device_memory(const void* memory);
 /// How many GPUs the driver has; 0 where there is no driver, or the program has not initialised it.
 int device_count();
-/// The number of the current context's device; -1: none.
+/// The number of the thread's device; -1: none. A thread that has chosen none has the first one, as CUDA's runtime has
+/// it, if the program has initialised the driver: that becomes its own.
 int current_device();
 
 /// A context, which a thread can make its own.

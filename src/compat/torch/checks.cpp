@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include <functional>
+#include <optional>
 
 namespace tutti_torch {
 namespace {
@@ -33,14 +34,27 @@ const at::Tensor& only(const char* call, const Tensors& tensors, const char* of)
 void refuse(const char* call, const std::string& text) { C10_THROW_ERROR(ValueError, std::string(call) + ": " + text); }
 
 void check_tensor(const char* call, const at::Tensor& tensor) {
-  if (tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu()) return;
   if (!tensor.defined()) refuse(call, "a tensor is undefined");
-  if (!tensor.device().is_cpu()) {
-    not_supported(call, "unsupported device type ", tensor.device().type(), ": tutti-torch serves the CPU; use ",
-                  "init_process_group(\"cpu:tutti,cuda:nccl\") for both");
+  const bool served = tensor.device().is_cpu() || tensor.device().is_cuda();
+  if (served && tensor.layout() == at::kStrided) return;
+  if (!served) {
+    not_supported(call, "unsupported device type ", tensor.device().type(), ": tutti_torch serves cpu and cuda");
   }
   not_supported(call, "only supports dense tensors; unsupported layout ", tensor.layout(),
                 ": call to_dense() first. (all_reduce takes sparse COO tensors too.)");
+}
+
+at::Device device_of(const char* call, const Tensors& inputs, const Tensors& outputs) {
+  std::optional<at::Device> device;
+  for (const Tensors* tensors : {&inputs, &outputs}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!device) device = tensor.device();
+      if (*device == tensor.device()) continue;
+      refuse(call, c10::str("the call's tensors are on ", *device, " and on ", tensor.device(),
+                            ": they must be on one device"));
+    }
+  }
+  return device.value_or(at::Device(at::kCPU));
 }
 
 void check_root(const char* call, int64_t root, int ranks) {

@@ -15,8 +15,10 @@ inline void demand(bool holds, const char* call, const char* text) {
   if (!holds) refuse(call, text);
 }
 
-/// A dense tensor in host memory; else it throws NotImplementedError, which is a RuntimeError.
+/// A dense tensor in memory of the host or of a GPU; else it throws NotImplementedError, which is a RuntimeError.
 void check_tensor(const char* call, const at::Tensor& tensor);
+/// Where all tensors of a call are. Without tensors: the host.
+at::Device device_of(const char* call, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 /// A root, and the tensor of its list (c10d's interface has lists for several devices of one process).
 void check_root(const char* call, int64_t root, int ranks);
 void check_root(const char* call, int64_t root, int64_t root_tensor, int ranks, size_t tensors);

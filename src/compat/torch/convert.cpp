@@ -48,7 +48,7 @@ bool arithmetic(ScalarType type, Elements& elements) {
 constexpr tuttiRedOp_t kNone = -1;
 
 /// One of PyTorch's operators: Tutti's for numbers, and which numbers it is defined for; Tutti's for truth values.
-struct Operator {
+struct OperatorRow {
   enum class Numbers { All, Real, Whole };
   const char* name;
   tuttiRedOp_t of_numbers;
@@ -63,28 +63,30 @@ struct Operator {
 };
 
 /// By c10d::ReduceOp::RedOpType. Of truth values, a sum is true where any is, a product where all are.
-constexpr Operator kOperators[] = {{"SUM", tuttiSum, Operator::Numbers::All, tuttiMax},
-                                   {"AVG", tuttiAvg, Operator::Numbers::All, kNone},
-                                   {"PRODUCT", tuttiProd, Operator::Numbers::Real, tuttiMin},
-                                   {"MIN", tuttiMin, Operator::Numbers::Real, tuttiMin},
-                                   {"MAX", tuttiMax, Operator::Numbers::Real, tuttiMax},
-                                   {"BAND", tuttiBitAnd, Operator::Numbers::Whole, tuttiMin},
-                                   {"BOR", tuttiBitOr, Operator::Numbers::Whole, tuttiMax},
-                                   {"BXOR", tuttiBitXor, Operator::Numbers::Whole, tuttiBitXor},
-                                   {"PREMUL_SUM", tuttiSum, Operator::Numbers::All, kNone}};
+constexpr OperatorRow kOperators[] = {{"SUM", tuttiSum, OperatorRow::Numbers::All, tuttiMax},
+                                      {"AVG", tuttiAvg, OperatorRow::Numbers::All, kNone},
+                                      {"PRODUCT", tuttiProd, OperatorRow::Numbers::Real, tuttiMin},
+                                      {"MIN", tuttiMin, OperatorRow::Numbers::Real, tuttiMin},
+                                      {"MAX", tuttiMax, OperatorRow::Numbers::Real, tuttiMax},
+                                      {"BAND", tuttiBitAnd, OperatorRow::Numbers::Whole, tuttiMin},
+                                      {"BOR", tuttiBitOr, OperatorRow::Numbers::Whole, tuttiMax},
+                                      {"BXOR", tuttiBitXor, OperatorRow::Numbers::Whole, tuttiBitXor},
+                                      {"PREMUL_SUM", tuttiSum, OperatorRow::Numbers::All, kNone}};
 
 bool in_order(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
 /// The real element of a complex type.
 ScalarType real_of(ScalarType type) { return c10::isComplexType(type) ? c10::toRealValueType(type) : type; }
 
-at::Tensor scalar_of(const char* call, const c10d::ReduceOp& op, ScalarType type) {
+at::Tensor scalar_of(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor) {
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) refuse(call, "PREMUL_SUM needs its factor: torch.distributed._make_nccl_premul_sum(f)");
-  const auto real = at::TensorOptions().dtype(real_of(type));
+  const auto real = at::TensorOptions().dtype(real_of(tensor.scalar_type()));
   if (!supplement->tensor_factor.defined()) return at::scalar_tensor(supplement->double_factor, at::kDouble).to(real);
   if (supplement->tensor_factor.is_complex()) refuse(call, "PREMUL_SUM's factor must be a real number");
-  return supplement->tensor_factor.reshape({}).to(real.device(at::kCPU));
+  // One on the GPU of the call stays there.
+  const bool on_gpu = tensor.is_cuda() && supplement->tensor_factor.device() == tensor.device();
+  return supplement->tensor_factor.reshape({}).to(real.device(on_gpu ? tensor.device() : at::Device(at::kCPU)));
 }
 
 }  // namespace
@@ -97,9 +99,10 @@ Elements moved(ScalarType type) {
   return {unsigned_of(unit), bytes / unit};
 }
 
-Fold::Fold(const char* call, const c10d::ReduceOp& op, ScalarType type) {
+Fold::Fold(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  const ScalarType type = tensor.scalar_type();
   const auto kind = static_cast<c10d::ReduceOp::RedOpType>(op);
-  const Operator* const known = kind < std::size(kOperators) ? &kOperators[kind] : nullptr;
+  const OperatorRow* const known = kind < std::size(kOperators) ? &kOperators[kind] : nullptr;
   if (!arithmetic(type, elements_)) {
     refuse(call, std::string("there is no arithmetic for ") + c10::toString(type) + "; it can be moved, not reduced");
   }
@@ -108,18 +111,16 @@ Fold::Fold(const char* call, const c10d::ReduceOp& op, ScalarType type) {
     refuse(call, "unsupported reduction operation: " + name + " is not defined for " + c10::toString(type));
   }
   op_ = type == ScalarType::Bool ? known->of_bools : known->of_numbers;
-  if (kind == c10d::ReduceOp::PREMUL_SUM) scalar_ = scalar_of(call, op, type);
+  if (kind == c10d::ReduceOp::PREMUL_SUM) scalar_ = scalar_of(call, op, tensor);
 }
 
-tuttiRedOp_t Fold::on(tuttiComm_t comm) {
-  if (scalar_.defined() && made_on_ == nullptr) {
-    tutti::check(tuttiRedOpCreatePreMulSum(&op_, scalar_.data_ptr(), elements_.type, comm));
-    made_on_ = comm;
-  }
-  return op_;
+Operator::Operator(tuttiRedOp_t op, const at::Tensor& scalar, tuttiDataType_t type, tuttiComm_t comm) : op_(op) {
+  if (!scalar.defined()) return;
+  tutti::check(tuttiRedOpCreatePreMulSum(&op_, scalar.data_ptr(), type, comm));
+  made_on_ = comm;
 }
 
-Fold::~Fold() {
+Operator::~Operator() {
   if (made_on_ != nullptr) tuttiRedOpDestroy(op_, made_on_);
 }
 
@@ -129,7 +130,17 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
   to.copy_(from);
 }
 
-Packed::Packed(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor), copied_(apart || !in_order(tensor)) {
+/// At once, or when the calls of a group have been enqueued.
+void copy_result(Postponed* postponed, const at::Tensor& to, const at::Tensor& from) {
+  if (postponed != nullptr) {
+    postponed->copies.emplace_back(to, from);
+  } else {
+    copy_into(to, from);
+  }
+}
+
+Packed::Packed(const Target& target, const at::Tensor& tensor, Use use, bool apart)
+    : postponed_(target.postponed), tensor_(tensor), copied_(apart || !in_order(tensor)) {
   if (!copied_) {
     packed_ = tensor;
   } else if (use == Use::Out) {
@@ -138,10 +149,11 @@ Packed::Packed(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor),
     packed_ = apart ? tensor.clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg()
                     : tensor.resolve_conj().resolve_neg().contiguous();
   }
+  if (copied_ && postponed_ != nullptr) postponed_->kept.push_back(packed_);
 }
 
 void Packed::unpack() {
-  if (copied_) copy_into(tensor_, packed_);
+  if (copied_) copy_result(postponed_, tensor_, packed_);
 }
 
 bool overlap(const std::vector<at::Tensor>& tensors) {
@@ -158,7 +170,8 @@ bool overlap(const std::vector<at::Tensor>& tensors) {
   return std::adjacent_find(ranges.begin(), ranges.end(), meet) != ranges.end();
 }
 
-PackedList::PackedList(const std::vector<at::Tensor>& tensors, Use use, bool apart) : tensors_(tensors) {
+PackedList::PackedList(const Target& target, const std::vector<at::Tensor>& tensors, Use use, bool apart)
+    : postponed_(target.postponed), tensors_(tensors) {
   bool adjacent = !apart;
   int64_t elements = 0;
   const char* next = nullptr;
@@ -173,6 +186,7 @@ PackedList::PackedList(const std::vector<at::Tensor>& tensors, Use use, bool apa
   if (adjacent || tensors.empty()) return;
   buffer_ = at::empty({elements}, tensors.front().options().memory_format(at::MemoryFormat::Contiguous));
   data_ = buffer_.data_ptr();
+  if (postponed_ != nullptr) postponed_->kept.push_back(buffer_);
   if (use == Use::Out) return;
   int64_t offset = 0;
   for (const auto& tensor : tensors_) {
@@ -196,7 +210,7 @@ void PackedList::unpack() {
   if (!buffer_.defined()) return;
   int64_t offset = 0;
   for (const auto& tensor : tensors_) {
-    copy_into(tensor, buffer_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    copy_result(postponed_, tensor, buffer_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
     offset += tensor.numel();
   }
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "compat/torch/target.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti_torch {
@@ -20,22 +21,34 @@ struct Elements {
 /// For data that is only moved: any type. Those that Tutti does not know are bytes.
 Elements moved(c10::ScalarType type);
 
-/// A fold, for one call. It holds a pre-multiplied sum's operator.
+/// An operator on a communicator, for the expression that makes a call with it.
+class Operator {
+ public:
+  /// `scalar`: of a pre-multiplied sum, else undefined.
+  Operator(tuttiRedOp_t op, const at::Tensor& scalar, tuttiDataType_t type, tuttiComm_t comm);
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  ~Operator();
+  operator tuttiRedOp_t() const { return op_; }  // NOLINT: it stands for it
+
+ private:
+  tuttiRedOp_t op_;
+  tuttiComm_t made_on_ = nullptr;
+};
+
+/// A fold, for one call.
 class Fold {
  public:
-  /// Throws ValueError where the operator is not defined for the type; `call` names it.
-  Fold(const char* call, const c10d::ReduceOp& op, c10::ScalarType type);
-  Fold(Fold&&) = delete;
-  ~Fold();
+  /// Throws ValueError where the operator is not defined for the tensor's type; `call` names it.
+  Fold(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor);
   const Elements& elements() const { return elements_; }
-  /// The operator on this communicator.
-  tuttiRedOp_t on(tuttiComm_t comm);
+  Operator on(tuttiComm_t comm) const { return {op_, scalar_, elements_.type, comm}; }
 
  private:
   Elements elements_;
   tuttiRedOp_t op_ = tuttiSum;
-  at::Tensor scalar_;  // one element of the type; defined for a pre-multiplied sum
-  tuttiComm_t made_on_ = nullptr;
+  /// One element of the type; defined for a pre-multiplied sum. In memory of the GPU it is read when the call runs.
+  at::Tensor scalar_;
 };
 
 /// to.copy_(from), also for a tensor that inference mode has made, while this thread is not in it.
@@ -47,13 +60,14 @@ enum class Use { In, Out, InOut };
 class Packed {
  public:
   /// `apart`: a copy in any case, since another argument has the same memory.
-  Packed(const at::Tensor& tensor, Use use, bool apart = false);
+  Packed(const Target& target, const at::Tensor& tensor, Use use, bool apart = false);
   void* data() const { return packed_.data_ptr(); }
   size_t count(const Elements& elements) const { return static_cast<size_t>(packed_.numel()) * elements.units; }
   /// After the call: an output's copy goes back to the tensor.
   void unpack();
 
  private:
+  Postponed* postponed_;
   at::Tensor tensor_, packed_;
   bool copied_;
 };
@@ -64,7 +78,7 @@ bool overlap(const std::vector<at::Tensor>& tensors);
 /// A list of tensors as one buffer, in order: where they lie, if they follow each other in memory, or a copy.
 class PackedList {
  public:
-  PackedList(const std::vector<at::Tensor>& tensors, Use use, bool apart = false);
+  PackedList(const Target& target, const std::vector<at::Tensor>& tensors, Use use, bool apart = false);
   void* data() const { return data_; }
   /// In elements of each tensor.
   std::vector<size_t> counts(const Elements& elements) const;
@@ -72,6 +86,7 @@ class PackedList {
   void unpack();
 
  private:
+  Postponed* postponed_;
   std::vector<at::Tensor> tensors_;
   at::Tensor buffer_;  // of a copy
   void* data_ = nullptr;

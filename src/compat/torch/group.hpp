@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "compat/torch/gpu_calls.hpp"
 #include "compat/torch/point_to_point.hpp"
 #include "compat/torch/queue.hpp"
 
@@ -87,6 +88,8 @@ class Group : public c10d::Backend {
   }
   void unregisterCompletionHook(int64_t id) override { facts_->hooks.remove(id); }
 #endif
+  /// init_process_group(device_id=…): the communicator of the GPUs is made at once.
+  virtual void eagerConnectSingleDevice(at::Device device);
   bool supportsSplitting() const override { return true; }
   virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const std::vector<int>& ranks,
@@ -111,7 +114,8 @@ class Group : public c10d::Backend {
   tuttiCallInfo last_call();
 
  private:
-  /// Queues `body`, or runs it here if the caller waits for it anyway. `Options`: its time-out, and whether it waits.
+  /// On tensors of the host: queues `body`, or runs it here if the caller waits for it anyway. On those of a GPU:
+  /// enqueues it. `Options`: its time-out, and whether the caller waits.
   template <class Options>
   WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, const Options& options,
               Body body) {
@@ -119,11 +123,22 @@ class Group : public c10d::Backend {
   }
   WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, bool async,
               std::chrono::milliseconds timeout, Body body);
-  /// `body` with a time-out of its own.
-  Body within(std::chrono::milliseconds limit, Body body);
+  WorkPtr run_on_host(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, bool async,
+                      std::chrono::milliseconds timeout, const Body& body);
+  /// `host_waits`: waits for the work make the host wait too.
+  WorkPtr run_on_gpu(c10::Device device, const GpuWorkPtr& work, Body body, bool async,
+                     std::chrono::milliseconds timeout);
+  WorkPtr barrier_of_gpus(c10::Device device, const c10d::BarrierOptions& opts);
+  /// Adds a call to those that endCoalescing enqueues as one.
+  GpuWorkPtr collect(c10::Device device, const char* call, const Tensors& outputs, Body body, bool async);
+  /// `task` with a time-out of its own.
+  Task within(std::chrono::milliseconds limit, Task task);
   Description describe(c10d::OpType type, const char* title, std::string detail = "");
   /// The operation of one message to or from `peer`.
-  c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
+  c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, const Tensors& tensors, int peer, int tag);
+  void check_message(c10d::OpType type, const Tensors& tensors, int peer);
+  WorkPtr message_of_gpus(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
+  Description describe_message(c10d::OpType type, const char* title, const Tensors& tensors, int peer, int tag);
   WorkPtr coalesced(WorkPtr work);
   void check_usable(const char* call) const;
   std::chrono::milliseconds timeout() const { return facts_->timeout(); }
@@ -137,12 +152,22 @@ class Group : public c10d::Backend {
   tuttiComm_t comm_ = nullptr;
   Queue queue_;
   std::optional<PointToPoint> point_to_point_;
+  std::optional<GpuCalls> gpu_;
   std::atomic<uint64_t> sequence_{0};
-  std::atomic<bool> counting_{false}, left_{false};
+  std::atomic<bool> counting_{false}, left_{false}, last_on_gpu_{false};
   uint64_t barriers_ = 0, children_ = 0;
   mutable std::mutex mutex_;  // of what follows
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
+  /// Of GPUs: the calls that are collected, and the work that stands for them all.
+  struct Batch {
+    GpuWorkPtr work;
+    c10::Device device;
+    const char* call;
+    std::vector<Body> bodies;
+    bool async;
+  };
+  std::optional<Batch> batch_;
   std::map<std::string, uint64_t> deliveries_;
 };
 

@@ -78,6 +78,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c
   comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
   queue_.serve(comm_);
   point_to_point_.emplace(store_, facts_, comm_, rank, size);
+  gpu_.emplace(store_, facts_, rank, size);
   const std::lock_guard lock(living().mutex);
   living().groups.push_back(this);
 }
@@ -99,10 +100,18 @@ void Group::shutdown() {
   const WithoutGil without;
   const std::string unreceived = point_to_point_->close();
   queue_.drain();
-  tuttiResult_t state = tuttiSuccess;
-  tuttiCommGetAsyncError(comm_, &state);
+  tuttiResult_t state = gpu_->state(), host = tuttiSuccess;
+  tuttiCommGetAsyncError(comm_, &host);
+  if (state == tuttiSuccess) state = host;
+  std::exception_ptr of_gpu;
+  try {
+    gpu_->close();
+  } catch (...) {
+    of_gpu = std::current_exception();
+  }
   try {
     leave(std::exchange(comm_, nullptr));
+    if (of_gpu != nullptr) std::rethrow_exception(of_gpu);
     if (!unreceived.empty()) throw tutti::Error(tutti::Code::Mismatch, unreceived);
   } catch (const tutti::Error&) {
     // If the group had failed, it is the error that is known.
@@ -114,12 +123,16 @@ void Group::abort() {
   if (left_) return;
   const WithoutGil without;
   point_to_point_->abort();
+  gpu_->abort();
   tutti::check(tuttiCommAbort(comm_));
 }
 
 c10d::ErrorType Group::getError() {
   tuttiResult_t state = tuttiSuccess;
-  if (!left_) tutti::check(tuttiCommGetAsyncError(comm_, &state));
+  if (!left_) {
+    tutti::check(tuttiCommGetAsyncError(comm_, &state));
+    if (state == tuttiSuccess) state = gpu_->state();
+  }
   return state == tuttiSuccess      ? c10d::ErrorType::SUCCESS
          : state == tuttiTimeout    ? c10d::ErrorType::TIMEOUT
          : state == tuttiPeerFailed ? c10d::ErrorType::REMOTE_ERROR
@@ -135,6 +148,7 @@ void Group::setTimeout(milliseconds timeout) {
   try {
     check_usable("set_timeout");
     tutti::check(tuttiCommSetTimeout(comm_, seconds_of(timeout)));
+    gpu_->set_timeout(seconds_of(timeout));
   } catch (...) {
     std::rethrow_exception(as_torch_error());
   }
@@ -198,22 +212,34 @@ WorkPtr Group::run(OpType type, const char* title, const Tensors& inputs, Tensor
                    milliseconds timeout, Body body) {
   try {
     check_usable(title);
-    auto work = c10::make_intrusive<Work>(describe(type, title), inputs, std::move(outputs));
-    if (timeout.count() > 0) body = within(timeout, std::move(body));
-    queue_.run(work, std::move(body), !async);
-    if (counting_) queue_.launch([this] { count_delivery(); });
-    return coalesced(std::move(work));
+    const char* const call = title + sizeof "tutti:" - 1;
+    const c10::Device device = device_of(call, inputs, outputs);
+    if (!device.is_cuda()) return run_on_host(type, title, inputs, std::move(outputs), async, timeout, body);
+    if (auto work = collect(device, call, outputs, body, async)) return work;
+    const auto work = c10::make_intrusive<GpuWork>(describe(type, title), inputs, std::move(outputs));
+    return run_on_gpu(device, work, std::move(body), async, timeout);
   } catch (...) {
     std::rethrow_exception(as_torch_error(facts_->timeout()));
   }
 }
 
-Body Group::within(milliseconds limit, Body body) {
-  return [this, limit, body = std::move(body)] {
+WorkPtr Group::run_on_host(OpType type, const char* title, const Tensors& inputs, Tensors outputs, bool async,
+                           milliseconds timeout, const Body& body) {
+  auto work = c10::make_intrusive<Work>(describe(type, title), inputs, std::move(outputs));
+  Task task = [this, body] { body({.comm = comm_}); };
+  if (timeout.count() > 0) task = within(timeout, std::move(task));
+  queue_.run(work, std::move(task), !async);
+  last_on_gpu_ = false;
+  if (counting_) queue_.launch([this] { count_delivery(); });
+  return coalesced(std::move(work));
+}
+
+Task Group::within(milliseconds limit, Task task) {
+  return [this, limit, task = std::move(task)] {
     tutti::check(tuttiCommSetTimeout(comm_, seconds_of(limit)));
     std::exception_ptr error;
     try {
-      body();
+      task();
     } catch (...) {
       error = as_torch_error(limit);
     }
@@ -222,44 +248,47 @@ Body Group::within(milliseconds limit, Body body) {
   };
 }
 
-void Group::startCoalescing() {
-  const std::lock_guard lock(mutex_);
-  coalescing_ = true;
+Description Group::describe_message(OpType type, const char* title, const Tensors& tensors, int peer, int tag) {
+  const at::Tensor& tensor = tensors.front();
+  const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);
+  return describe(type, title,
+                  c10::str("(", tensor.numel(), " elements of ", tensor.scalar_type(),
+                           type == OpType::SEND ? " to " : " from ", other, ", tag ", tag, ")"));
 }
 
-WorkPtr Group::endCoalescing() {
-  const std::lock_guard lock(mutex_);
-  coalescing_ = false;
-  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
-}
-
-c10::intrusive_ptr<Work> Group::message(OpType type, const char* title, Tensors& tensors, int peer, int tag) {
+void Group::check_message(OpType type, const Tensors& tensors, int peer) {
   const char* const call = type == OpType::SEND ? "send" : "recv";
   const at::Tensor& tensor = only(call, tensors);
   check_tensor(call, tensor);
   demand(peer == kAnySource || (peer >= 0 && peer < size_), call, "the peer's rank is not one of the group's");
   check_usable(call);
-  const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);
-  return c10::make_intrusive<Work>(
-      describe(type, title,
-               c10::str("(", tensor.numel(), " elements of ", tensor.scalar_type(),
-                        type == OpType::SEND ? " to " : " from ", other, ", tag ", tag, ")")),
-      tensors, tensors);
+}
+
+c10::intrusive_ptr<Work> Group::message(OpType type, const char* title, const Tensors& tensors, int peer, int tag) {
+  return c10::make_intrusive<Work>(describe_message(type, title, tensors, peer, tag), tensors, tensors);
 }
 
 WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
+  check_message(OpType::SEND, tensors, peer);
+  if (tensors.front().is_cuda()) return message_of_gpus(OpType::SEND, "tutti:send", tensors, peer, tag);
   auto work = message(OpType::SEND, "tutti:send", tensors, peer, tag);
   point_to_point_->send(work, tensors.front(), peer, tag);
   return coalesced(std::move(work));
 }
 
 WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
+  check_message(OpType::RECV, tensors, peer);
+  if (tensors.front().is_cuda()) return message_of_gpus(OpType::RECV, "tutti:recv", tensors, peer, tag);
   auto work = message(OpType::RECV, "tutti:recv", tensors, peer, tag);
   point_to_point_->recv(work, tensors.front(), peer, tag);
   return coalesced(std::move(work));
 }
 
 WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
+  check_message(OpType::RECVANYSOURCE, tensors, kAnySource);
+  if (tensors.front().is_cuda()) {
+    return message_of_gpus(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, kAnySource, tag);
+  }
   auto work = message(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, kAnySource, tag);
   point_to_point_->recv(work, tensors.front(), kAnySource, tag);
   return coalesced(std::move(work));
@@ -284,8 +313,9 @@ std::map<std::string, uint64_t> Group::deliveries() {
 tuttiCallInfo Group::last_call() {
   check_usable("last_call");
   queue_.drain();
+  const std::shared_ptr<GpuComm> of_gpu = last_on_gpu_ ? gpu_->group_comm() : nullptr;
   tuttiCallInfo info{.size = sizeof info};
-  tutti::check(tuttiCommGetLastCall(comm_, &info));
+  tutti::check(tuttiCommGetLastCall(of_gpu ? of_gpu->get() : comm_, &info));
   return info;
 }
 
@@ -293,7 +323,9 @@ tuttiCallInfo Group::last_call() {
 
 bool Group::supportsTensorAlloc(c10::DeviceIndex) { return true; }
 
+/// On a GPU, memory is as PyTorch's allocator has it.
 at::Tensor Group::allocateTensor(long size, at::TensorOptions options) {  // NOLINT: PyTorch's type
+  if (options.device().is_cuda()) return at::empty({size}, options);
   return mapped_tensor({size}, options);
 }
 

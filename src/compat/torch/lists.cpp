@@ -50,16 +50,16 @@ WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10d::Allg
            c10::str("invalid output tensor list at index 0 (expected length ", getSize(), ", got ", list.size(), ")"));
   }
   check_list(kCall, list, input, getSize(), getRank());
-  return run(OpType::ALLGATHER, "tutti:all_gather", inputs, list, opts, [this, list, input] {
+  return run(OpType::ALLGATHER, "tutti:all_gather", inputs, list, opts, [list, input](const Target& at) {
     const Elements elements = moved(input.scalar_type());
-    const Packed in(input, Use::In);
-    PackedList out(list, Use::Out);
+    const Packed in(at, input, Use::In);
+    PackedList out(at, list, Use::Out);
     const size_t count = in.count(elements);
     if (out.even()) {
-      check(tuttiAllGather(in.data(), out.data(), count, elements.type, comm_, nullptr));
+      check(tuttiAllGather(in.data(), out.data(), count, elements.type, at.comm, at.stream));
     } else {
-      check(tuttiAllGatherV(in.data(), count, out.data(), out.counts(elements).data(), nullptr, elements.type, comm_,
-                            nullptr));
+      check(tuttiAllGatherV(in.data(), count, out.data(), out.counts(elements).data(), nullptr, elements.type, at.comm,
+                            at.stream));
     }
     out.unpack();
   });
@@ -79,17 +79,17 @@ WorkPtr Group::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const 
     all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   for (size_t i = 0; i < inputs.size(); ++i) check_equal(kCall, lists[i], inputs[i], getSize(), getRank(), i);
-  return run(OpType::COALESCED, "tutti:all_gather", inputs, all, opts, [this, lists, inputs] {
+  return run(OpType::COALESCED, "tutti:all_gather", inputs, all, opts, [lists, inputs](const Target& at) {
     std::vector<Packed> in;
     std::vector<PackedList> out;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      in.emplace_back(inputs[i], Use::In);
-      out.emplace_back(lists[i], Use::Out);
+      in.emplace_back(at, inputs[i], Use::In);
+      out.emplace_back(at, lists[i], Use::Out);
     }
     grouped([&] {
       for (size_t i = 0; i < in.size(); ++i) {
         const Elements elements = moved(inputs[i].scalar_type());
-        check(tuttiAllGather(in[i].data(), out[i].data(), in[i].count(elements), elements.type, comm_, nullptr));
+        check(tuttiAllGather(in[i].data(), out[i].data(), in[i].count(elements), elements.type, at.comm, at.stream));
       }
     });
     for (auto& list : out) list.unpack();
@@ -105,13 +105,13 @@ WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherO
   const Tensors list = list_of_root(kCall, outputs, root, getSize(), true);
   if (root) check_list(kCall, list, input, getSize(), getRank());
   return run(OpType::GATHER, "tutti:gather", inputs, list, opts,
-             [this, root, list, input, to = static_cast<int>(opts.rootRank)] {
+             [root, list, input, to = static_cast<int>(opts.rootRank)](const Target& at) {
                const Elements elements = moved(input.scalar_type());
-               Packed in(input, Use::In);
-               PackedList out(list, Use::Out);
+               Packed in(at, input, Use::In);
+               PackedList out(at, list, Use::Out);
                const std::vector<size_t> counts = out.counts(elements);
                check(tuttiGatherV(in.data(), in.count(elements), out.data(), root ? counts.data() : nullptr, nullptr,
-                                  elements.type, to, comm_, nullptr));
+                                  elements.type, to, at.comm, at.stream));
                out.unpack();
              });
 }
@@ -125,13 +125,13 @@ WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::Scatte
   const Tensors list = list_of_root(kCall, inputs, root, getSize(), false);
   if (root) check_list(kCall, list, output, getSize(), getRank());
   return run(OpType::SCATTER, "tutti:scatter", list, {output}, opts,
-             [this, root, list, output, from = static_cast<int>(opts.rootRank)] {
+             [root, list, output, from = static_cast<int>(opts.rootRank)](const Target& at) {
                const Elements elements = moved(output.scalar_type());
-               Packed out(output, Use::Out);
-               const PackedList in(list, Use::In);
+               Packed out(at, output, Use::Out);
+               const PackedList in(at, list, Use::In);
                const std::vector<size_t> counts = in.counts(elements);
                check(tuttiScatterV(in.data(), root ? counts.data() : nullptr, nullptr, out.data(), out.count(elements),
-                                   elements.type, from, comm_, nullptr));
+                                   elements.type, from, at.comm, at.stream));
                out.unpack();
              });
 }
@@ -142,20 +142,21 @@ WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d:
   if (inputs.size() != 1) refuse(kCall, "requires input/output tensor lists to have the same length");
   const Tensors list = inputs.front();
   check_list(kCall, list, output, getSize(), getRank());
-  const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, output.scalar_type());
-  return run(OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}, opts, [this, output, list, fold] {
-    const Elements& elements = fold->elements();
-    Packed out(output, Use::Out);
-    const PackedList in(list, Use::In);
-    if (in.even()) {
-      check(tuttiReduceScatter(in.data(), out.data(), out.count(elements), elements.type, fold->on(comm_), comm_,
-                               nullptr));
-    } else {
-      check(tuttiReduceScatterV(in.data(), out.data(), in.counts(elements).data(), elements.type, fold->on(comm_),
-                                comm_, nullptr));
-    }
-    out.unpack();
-  });
+  const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, output);
+  return run(OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}, opts,
+             [output, list, fold](const Target& at) {
+               const Elements& elements = fold->elements();
+               Packed out(at, output, Use::Out);
+               const PackedList in(at, list, Use::In);
+               if (in.even()) {
+                 check(tuttiReduceScatter(in.data(), out.data(), out.count(elements), elements.type, fold->on(at.comm),
+                                          at.comm, at.stream));
+               } else {
+                 check(tuttiReduceScatterV(in.data(), out.data(), in.counts(elements).data(), elements.type,
+                                           fold->on(at.comm), at.comm, at.stream));
+               }
+               out.unpack();
+             });
 }
 
 WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
@@ -169,14 +170,14 @@ WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllO
   }
   check_list(kCall, inputs, outputs[rank], getSize(), getRank());
   check_list(kCall, outputs, inputs[rank], getSize(), getRank());
-  return run(OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs, opts, [this, outputs, inputs] {
+  return run(OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs, opts, [outputs, inputs](const Target& at) {
     const Elements elements = moved(outputs.front().scalar_type());
     bool in_place = false;
     for (size_t i = 0; i < inputs.size(); ++i) in_place |= inputs[i].is_alias_of(outputs[i]);
-    const PackedList in(inputs, Use::In, in_place);
-    PackedList out(outputs, Use::Out);
+    const PackedList in(at, inputs, Use::In, in_place);
+    PackedList out(at, outputs, Use::Out);
     check(tuttiAllToAllV(in.data(), in.counts(elements).data(), nullptr, out.data(), out.counts(elements).data(),
-                         nullptr, elements.type, comm_, nullptr));
+                         nullptr, elements.type, at.comm, at.stream));
     out.unpack();
   });
 }

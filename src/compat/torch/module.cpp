@@ -8,6 +8,7 @@
 
 #include "compat/torch/group.hpp"
 #include "compat/torch/memory.hpp"
+#include "tutti/check.hpp"
 #include "tutti/tutti.h"
 
 namespace py = pybind11;
@@ -85,6 +86,9 @@ PYBIND11_MODULE(_C, module) {
   module.def("make_group", &make_group);
   module.def("end_all", &tutti_torch::end_all);
   module.def("version", &tuttiGetVersion);
+  module.def("set_default", [](const std::string& name, const std::string& value) {
+    translated([&] { tutti::check(tuttiSetDefault(name.c_str(), value.c_str())); });
+  });
   module.def("empty", &empty);
   module.def("map_allocations", &tutti_torch::map_allocations);
   module.def("mapped_now", &mapped_now);

@@ -83,7 +83,7 @@ void PointToPoint::send(const c10::intrusive_ptr<Work>& work, const at::Tensor& 
   work->set_limit(facts_->timeout());
   const auto body = [this, &to, tensor, peer, tag] {
     const tuttiComm_t comm = open(to, rank_, peer);
-    const Packed data(tensor, Use::In);
+    const Packed data({}, tensor, Use::In);
     const Header header{tensor.nbytes(), tag};
     try {
       send_bytes(&header, sizeof header, comm);
@@ -123,7 +123,7 @@ void PointToPoint::deliver(Posted& posted, int source, const std::vector<std::by
     if (data.size() != posted.tensor.nbytes()) {
       throw tutti::Error(tutti::Code::Mismatch, length_differs(posted, source, data.size()));
     }
-    Packed out(posted.tensor, Use::Out);
+    Packed out({}, posted.tensor, Use::Out);
     if (!data.empty()) std::memcpy(out.data(), data.data(), data.size());
     out.unpack();
   });
@@ -200,7 +200,7 @@ bool PointToPoint::receive(int source, tuttiComm_t comm) {
     posted.work->set_source(source);
     execute(*posted.work, [&] {
       const at::Tensor tensor = posted.tensor;
-      Packed out(tensor, Use::Out);
+      Packed out({}, tensor, Use::Out);
       read(out.data(), header.bytes);
       out.unpack();
     });

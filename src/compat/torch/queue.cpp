@@ -16,39 +16,39 @@ thread_local const Queue* current = nullptr;
 
 }  // namespace
 
-void execute(Work& work, const Body& body) {
+void execute(Work& work, const Task& task) {
   std::exception_ptr error;
   try {
     const at::NoGradGuard no_grad;
-    body();
+    task();
   } catch (...) {
     error = as_torch_error(work.group().timeout());
   }
   work.complete(std::move(error));
 }
 
-void Queue::run(const c10::intrusive_ptr<Work>& work, Body body, bool waits) {
+void Queue::run(const c10::intrusive_ptr<Work>& work, Task task, bool waits) {
   // A future's callback runs on this queue's thread: what it waits for must not stand behind it.
   if (current == this) {
-    execute(*work, body);
+    execute(*work, task);
   } else if (waits && idle()) {
     {
       const Interruptible call(comm_);
-      execute(*work, body);
+      execute(*work, task);
     }
     if (!work->isSuccess()) check_signals();
   } else {
-    launch([work, body = std::move(body)] { execute(*work, body); });
+    launch([work, task = std::move(task)] { execute(*work, task); });
   }
 }
 
-void Queue::launch(Body body) {
+void Queue::launch(Task task) {
   pending_.fetch_add(1, std::memory_order_relaxed);
   try {
-    stream_.launch([this, body = std::move(body)]() mutable {
+    stream_.launch([this, task = std::move(task)]() mutable {
       current = this;
-      body();
-      body = nullptr;  // the tensors that it holds are free before the queue is
+      task();
+      task = nullptr;  // the tensors that it holds are free before the queue is
       pending_.fetch_sub(1, std::memory_order_release);
     });
   } catch (...) {

@@ -10,18 +10,18 @@
 
 namespace tutti_torch {
 
-/// What an operation does: blocking calls on a communicator. It throws.
-using Body = std::function<void()>;
+/// What a queue runs.
+using Task = std::function<void()>;
 
 class Queue {
  public:
   /// The communicator of the operations, which an interrupted call aborts.
   void serve(tuttiComm_t comm) { comm_ = comm; }
-  /// Runs `body` after all earlier ones, then completes `work`. `waits`: the caller waits for it anyway, so its own
+  /// Runs `task` after all earlier ones, then completes `work`. `waits`: the caller waits for it anyway, so its own
   /// thread may run it, which saves two switches between threads.
-  void run(const c10::intrusive_ptr<Work>& work, Body body, bool waits);
+  void run(const c10::intrusive_ptr<Work>& work, Task task, bool waits);
   /// The same for what reports in its own way; it must not throw.
-  void launch(Body body);
+  void launch(Task task);
   /// Nothing is queued or runs.
   bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
   /// Waits until everything has run.
@@ -33,20 +33,7 @@ class Queue {
   std::atomic<int> pending_{0};
 };
 
-/// Calls that run together.
-template <class Calls>
-void grouped(const Calls& calls) {
-  tutti::check(tuttiGroupStart());
-  try {
-    calls();
-  } catch (...) {
-    tuttiGroupDiscard();
-    throw;
-  }
-  tutti::check(tuttiGroupEnd());
-}
-
-/// Runs `body` and completes `work` with what it throws.
-void execute(Work& work, const Body& body);
+/// Runs `task` and completes `work` with what it throws.
+void execute(Work& work, const Task& task);
 
 }  // namespace tutti_torch

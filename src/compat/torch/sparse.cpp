@@ -35,14 +35,14 @@ Shape shape_of(const at::Tensor& tensor) {
   return shape;
 }
 
-std::vector<Shape> gathered(const Shape& mine, int ranks, tuttiComm_t comm) {
+std::vector<Shape> gathered(const Shape& mine, int ranks, const Target& at) {
   std::vector<Shape> all(static_cast<size_t>(ranks));
-  check(tuttiAllGather(&mine, all.data(), sizeof mine / sizeof(int64_t), tuttiInt64, comm, nullptr));
+  check(tuttiAllGather(&mine, all.data(), sizeof mine / sizeof(int64_t), tuttiInt64, at.comm, at.stream));
   return all;
 }
 
 /// The rows of all ranks, one after the other; a rank has shapes[rank].values of them.
-at::Tensor gathered(const at::Tensor& rows, const std::vector<Shape>& shapes, tuttiComm_t comm) {
+at::Tensor gathered(const at::Tensor& rows, const std::vector<Shape>& shapes, const Target& at) {
   int64_t all = 0;
   std::vector<size_t> counts;
   const Elements elements = moved(rows.scalar_type());
@@ -54,9 +54,9 @@ at::Tensor gathered(const at::Tensor& rows, const std::vector<Shape>& shapes, tu
   auto sizes = rows.sizes().vec();
   sizes.front() = all;
   at::Tensor result = at::empty(sizes, rows.options());
-  const Packed in(rows, Use::In);
-  check(tuttiAllGatherV(in.data(), in.count(elements), result.data_ptr(), counts.data(), nullptr, elements.type, comm,
-                        nullptr));
+  const Packed in(at, rows, Use::In);
+  check(tuttiAllGatherV(in.data(), in.count(elements), result.data_ptr(), counts.data(), nullptr, elements.type,
+                        at.comm, at.stream));
   return result;
 }
 
@@ -69,9 +69,8 @@ void divide(at::Tensor& sum, int ranks) {
   }
 }
 
-at::Tensor sum_of_all(const at::Tensor& mine, const std::vector<Shape>& shapes, tuttiComm_t comm) {
-  const at::Tensor indices = gathered(mine._indices().t(), shapes, comm),
-                   values = gathered(mine._values(), shapes, comm);
+at::Tensor sum_of_all(const at::Tensor& mine, const std::vector<Shape>& shapes, const Target& at) {
+  const at::Tensor indices = gathered(mine._indices().t(), shapes, at), values = gathered(mine._values(), shapes, at);
   return at::sparse_coo_tensor(indices.t(), values, shapes.front().dimensions()).coalesce();
 }
 
@@ -82,26 +81,28 @@ WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& 
   const at::Tensor tensor = only(kCall, tensors);
   demand(tensor.is_sparse(), kCall, "unsupported layout: this one takes sparse COO tensors");
   check_tensor(kCall, tensor._values());
+  demand(tensor.is_cpu(), kCall, "sparse tensors on GPUs are not supported: call to_dense() first");
   // torch.distributed gives views of complex tensors as real ones, and the values of a sparse view cannot be replaced.
   demand(!tensor.is_view() || !tensor._base().is_complex(), kCall,
          "sparse complex tensors are not supported: reduce torch.real(tensor) and torch.imag(tensor)");
   const auto op = static_cast<c10d::ReduceOp::RedOpType>(opts.reduceOp);
   demand(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, kCall,
          "unsupported reduction operation: sparse tensors have ReduceOp.SUM and AVG");
-  return run(OpType::ALLREDUCE, "tutti:sparse_all_reduce", tensors, tensors, opts, [this, tensor, op] {
-    const at::Tensor mine = tensor.coalesce();
-    const Shape shape = shape_of(mine);
-    const auto shapes = gathered(shape, getSize(), comm_);
-    for (size_t rank = 0; rank < shapes.size(); ++rank) {
-      if (shapes[rank].fits(shape)) continue;
-      throw tutti::Error(tutti::Code::InvalidArgument,
-                         c10::str("rank ", getRank(), ": all_reduce of a sparse tensor of sizes ", shape.text(),
-                                  " met one of rank ", rank, " of sizes ", shapes[rank].text()));
-    }
-    at::Tensor sum = sum_of_all(mine, shapes, comm_);
-    if (op == c10d::ReduceOp::AVG) divide(sum, getSize());
-    copy_into(tensor, sum);
-  });
+  return run(
+      OpType::ALLREDUCE, "tutti:sparse_all_reduce", tensors, tensors, opts, [this, tensor, op](const Target& at) {
+        const at::Tensor mine = tensor.coalesce();
+        const Shape shape = shape_of(mine);
+        const auto shapes = gathered(shape, getSize(), at);
+        for (size_t rank = 0; rank < shapes.size(); ++rank) {
+          if (shapes[rank].fits(shape)) continue;
+          throw tutti::Error(tutti::Code::InvalidArgument,
+                             c10::str("rank ", getRank(), ": all_reduce of a sparse tensor of sizes ", shape.text(),
+                                      " met one of rank ", rank, " of sizes ", shapes[rank].text()));
+        }
+        at::Tensor sum = sum_of_all(mine, shapes, at);
+        if (op == c10d::ReduceOp::AVG) divide(sum, getSize());
+        copy_into(tensor, sum);
+      });
 }
 
 }  // namespace tutti_torch

@@ -59,8 +59,8 @@ std::exception_ptr as_torch_error(milliseconds limit) {
 
 Work::Work(Description description, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs)
     : c10d::Work(description.rank, description.type, title_of(description), shown(inputs)),
-      description_(std::move(description)),
-      outputs_(std::move(outputs)) {}
+      outputs_(std::move(outputs)),
+      description_(std::move(description)) {}
 
 void Work::complete(std::exception_ptr error) {
   if (error == nullptr) group().hooks.completed(getCompletionKey());  // before those who wait go on
@@ -93,13 +93,11 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   return made;
 }
 
-void Work::time_out(milliseconds after) const {
-  C10_THROW_ERROR(
-      DistBackendError,
-      c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1, description_.detail,
-               ", call ", description_.sequence, " of ", group().name, ", timed out: it has not finished after ",
-               seconds_of(after), " s. Another rank has not made the matching call, or is slow. The call still runs; ",
-               "abort() of the group would end it"));
+void Work::time_out(milliseconds after, const char* then) const {
+  C10_THROW_ERROR(DistBackendError, c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1,
+                                             description_.detail, ", call ", description_.sequence, " of ",
+                                             group().name, ", timed out: it has not finished after ", seconds_of(after),
+                                             " s. Another rank has not made the matching call, or is slow. ", then));
 }
 
 bool Work::wait(milliseconds timeout) {

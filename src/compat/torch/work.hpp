@@ -63,13 +63,19 @@ class Work : public c10d::Work {
   /// After `limit` without completion `wait` throws, even where it was given no time.
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   GroupFacts& group() const { return *description_.group; }
+  const char* title() const { return description_.title; }
+
+ protected:
+  /// Throws: "… timed out: it has not finished after … s". `then`: what becomes of the call.
+  [[noreturn]] void time_out(std::chrono::milliseconds after,
+                             const char* then = "The call still runs; abort() of the group would end it") const;
+
+  std::vector<at::Tensor> outputs_;
 
  private:
   void mark(c10::ivalue::Future& future) const;
-  [[noreturn]] void time_out(std::chrono::milliseconds after) const;
 
   const Description description_;
-  const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool done_ = false;
   int source_ = -1;

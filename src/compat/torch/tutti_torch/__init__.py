@@ -11,6 +11,7 @@ docs/pytorch.md says what it can do.
 import atexit
 import contextlib
 import functools
+import os
 import sys
 
 import torch
@@ -39,6 +40,8 @@ def _native():
                           "again, with pip install --force-reinstall --no-deps . in Tutti's sources")
     from . import _C  # it can be loaded beside that version only
 
+    # The module for GPUs lies here, also where a wheel's libraries were moved elsewhere.
+    _C.set_default("TUTTI_MODULE_PATH", os.path.dirname(os.path.abspath(__file__)))
     atexit.register(_leave)
     return _C
 
@@ -60,7 +63,8 @@ def _leave():
 
 def _backend(group):
     group = group if group is not None else dist.group.WORLD
-    return group._get_backend(torch.device("cpu"))
+    devices = group._device_types
+    return group._get_backend(torch.device("cpu") if torch.device("cpu") in devices or not devices else devices[0])
 
 
 def empty(*size, dtype=None):
@@ -124,4 +128,4 @@ def counters(group=None):
 
 
 if dist.is_available():
-    dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu", "cuda"])

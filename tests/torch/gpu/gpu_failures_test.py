@@ -1,0 +1,182 @@
+"""What goes wrong on a GPU reaches the works, names what failed, and ends the streams' waits."""
+
+import os
+import signal
+import time
+import unittest
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from stand_in import eventually, held, same, use_gpu
+from ranks import error_of, run
+
+
+def backend():
+    return dist.group.WORLD._get_backend(torch.device("cuda"))
+
+
+def connected(rank, ranks):
+    use_gpu(rank)
+    data = torch.ones(1000).cuda()
+    dist.all_reduce(data)
+    torch.cuda.synchronize()
+    return data
+
+
+def refusals(rank, ranks):
+    """Refused at the call; the group remains usable."""
+    device = use_gpu(rank)
+    data = torch.ones(4).cuda()
+    cases = [
+        ("they must be on one device", lambda: dist.all_gather_into_tensor(torch.empty(4 * ranks), data)),
+        ("have no tag", lambda: dist.isend(data, 1 - rank, tag=3)),
+        ("is the host's", lambda: backend().recv_anysource([data], 0)),
+        ("cannot send to itself", lambda: backend().send([data], rank, 0)),
+        ("to_dense", lambda: dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (4,), device=device))),
+        ("invalid root rank", lambda: dist.broadcast(data, 7)),
+        ("is not defined for", lambda: dist.all_reduce(data, dist.ReduceOp.BAND)),
+        ("no arithmetic for", lambda: dist.all_reduce(data.view(torch.int32).view(torch.float8_e4m3fnuz))),
+    ]
+    for text, call in cases:
+        error = error_of(call)
+        assert text in error, (text, error)
+    dist.all_reduce(data)
+    same(data, torch.full((4,), float(ranks)))
+    other = torch.device("cuda", 1 - device.index)
+    error = error_of(dist.all_reduce, torch.empty(4, device=other))
+    assert f"has {device} since its first call, and this tensor is on {other}" in error, error
+    group = dist.group.WORLD
+    group._start_coalescing(device)
+    work = backend().allreduce([data], torch._C._distributed_c10d.AllreduceOptions())
+    error = error_of(work.wait)
+    assert "has not ended" in error, error
+    group._end_coalescing(device).wait()
+    coalescing = dist.distributed_c10d._coalescing_manager
+    group._start_coalescing(device)  # and an exception leaves the group: torch does not end it
+    left = backend().allreduce([data], torch._C._distributed_c10d.AllreduceOptions())
+    with coalescing(device=device, async_ops=True) as pending:
+        dist.broadcast(data, 0, async_op=True)
+    pending.wait()
+    error = error_of(left.wait)
+    assert "none of its calls was made" in error, error
+    torch.cuda.synchronize()
+    dist.all_reduce(data)
+    same(data, torch.full((4,), float(ranks**3)))
+
+
+def mismatch(rank, ranks):
+    data = connected(rank, ranks)
+    work = dist.all_reduce(data[: 1000 if rank == 0 else 500], async_op=True)
+    torch.cuda.synchronize()  # the stream goes on
+    eventually(lambda: work.exception() is not None)
+    error = error_of(work.wait)
+    assert "DistBackendError" in error and "count=1000" in error and "count=500" in error, error
+    assert work.is_completed() and not work.is_success()
+    error = error_of(dist.all_reduce, data)
+    assert "count=500" in error, error
+    assert backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS
+
+
+def abort(rank, ranks):
+    data = connected(rank, ranks)
+    if rank == 0:
+        work = dist.all_reduce(data, async_op=True)
+        assert not work.is_completed()
+        backend().abort()
+        torch.cuda.synchronize()
+        eventually(lambda: not work.is_success())
+        assert "abort" in error_of(work.wait)
+    else:
+        eventually(lambda: backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS)
+        assert "abort" in error_of(dist.all_reduce, data)
+
+
+def killed(rank, ranks):
+    data = connected(rank, ranks)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_reduce(data, async_op=True)
+    torch.cuda.synchronize()
+    eventually(lambda: work.exception() is not None)
+    error = error_of(work.wait)
+    assert "rank 1" in error and "is gone" in error, error
+
+
+def late(rank, ranks):
+    """The group's time-out ends the GPU's wait; the text names the peer and the setting."""
+    data = connected(rank, ranks)
+    if rank == 1:
+        eventually(lambda: backend().get_error() != torch._C._distributed_c10d.ErrorType.SUCCESS)
+        return
+    start = time.monotonic()
+    work = dist.all_reduce(data, async_op=True)
+    torch.cuda.synchronize()
+    eventually(lambda: work.exception() is not None)
+    error = error_of(work.wait)
+    assert "timed out (a timeout of 2 s is set)" in error and "rank 1" in error, error
+    assert time.monotonic() - start >= 2
+
+
+def own_limit(rank, ranks):
+    """A call's own time-out, of a call that is behind something else on its stream, aborts the group."""
+    data = connected(rank, ranks)
+    options = torch._C._distributed_c10d.AllreduceOptions()
+    options.timeout, options.asyncOp = timedelta(seconds=0.5), True
+    with held():
+        work = backend().allreduce([data], options)
+        eventually(lambda: work.exception() is not None)
+        error = error_of(work.wait)
+    assert "after 0.5 s" in error and "The group was aborted" in error or "abort" in error, error
+    torch.cuda.synchronize()
+    assert "abort" in error_of(dist.all_reduce, data)
+
+
+def left_behind(rank, ranks):
+    """A call that the other rank never makes is reported when the group is destroyed."""
+    data = connected(rank, ranks)
+    if rank == 0:
+        dist.broadcast(data, 0)
+    error = error_of(dist.destroy_process_group)
+    assert "broadcast" in error or "fewer" in error or "more" in error, error
+
+
+def alone(rank, ranks):
+    """Messages: the peer that never connects is named in time."""
+    data = connected(rank, ranks)
+    if rank == 1:
+        time.sleep(0.1)
+        return
+    work = dist.irecv(data, 1)
+    error = error_of(work.wait)
+    assert "timed out" in error or "left" in error or "died" in error, error
+
+
+class Failures(unittest.TestCase):
+    def test_refusals(self):
+        run(2, refusals)
+
+    def test_mismatch(self):
+        run(2, mismatch)
+
+    def test_abort(self):
+        run(2, abort)
+
+    def test_killed(self):
+        run(2, killed, may_die=(1,))
+
+    def test_late(self):
+        run(2, late, timeout=2)
+
+    def test_own_limit(self):
+        run(2, own_limit)
+
+    def test_left_behind(self):
+        run(2, left_behind, timeout=5)
+
+    def test_alone(self):
+        run(2, alone, timeout=3, may_die=(1,))
+
+
+if __name__ == "__main__":
+    unittest.main()

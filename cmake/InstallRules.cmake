@@ -10,7 +10,7 @@ if(TUTTI_BUILD_TRAIN)
 endif()
 # NCCL's interface lies in folders of its own: see docs/nccl.md.
 install(TARGETS tutti_nccl EXPORT TuttiNcclTargets LIBRARY DESTINATION ${nccl_folder})
-install(FILES include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl)
+install(FILES include/nccl.h include/nccl_device.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl)
 install(EXPORT TuttiNcclTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 get_property(TUTTI_NO_TRAIN GLOBAL PROPERTY TUTTI_PART_train_words)

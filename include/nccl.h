@@ -19,6 +19,12 @@
 #endif
 #ifdef TUTTI_NCCL_HAS_CUDA
 #include <cuda_runtime.h>
+/* Programs use the types of these without including them: NCCL's header does. */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#if defined(__cplusplus)
+#include <cuda_fp8.h>
+#endif
 #else
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
@@ -31,7 +37,13 @@ typedef struct CUevent_st* cudaEvent_t;
 /* Up to 2.8 the minor version had three digits' place, later four. */
 #define NCCL_VERSION(major, minor, patch) \
   ((major) <= 2 && (minor) <= 8 ? (major)*1000 + (minor)*100 + (patch) : (major)*10000 + (minor)*100 + (patch))
+#ifndef TUTTI_NCCL_HEADER_VERSION
 #define NCCL_VERSION_CODE 23203
+#else
+/* Programs leave out what is newer than this number. 22707 (2.27.7) is the last one without the device API, which Tutti
+ * does not have. Structures and functions below stay as they are. */
+#define NCCL_VERSION_CODE TUTTI_NCCL_HEADER_VERSION
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -310,7 +322,8 @@ TUTTI_NCCL(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags))
 TUTTI_NCCL(ncclResult_t, ncclCommResume, (ncclComm_t comm))
 TUTTI_NCCL(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value))
 
-/* Registration and windows: accepted, with a NULL handle, which says that there is no fast path for this buffer. */
+/* ncclCommWindowRegister lets peers read a buffer of a GPU where it lies (tuttiCommRegister). The window is NULL where
+ * nothing is gained: calls with the buffer work as without. ncclCommRegister, of one rank alone, does nothing. */
 TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t size, void** handle))
 TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle))
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,

@@ -54,6 +54,7 @@ static int load(const char* library) {
   WITH_CONFIG(FIND_CONFIG)
   FIND(ncclCommGrow)
   FIND(ncclCommGetUniqueId)
+  FIND(ncclWinGetUserPtr)
   FIND(ncclSignal)
   FIND(ncclDevCommCreate)
   FIND(ncclCommMemStats)

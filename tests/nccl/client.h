@@ -37,6 +37,7 @@ struct api {
   /* Newer than the header that this may be compiled with. */
   ncclResult_t (*ncclCommGrow)(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*);
   ncclResult_t (*ncclCommGetUniqueId)(ncclComm_t, ncclUniqueId*);
+  ncclResult_t (*ncclWinGetUserPtr)(ncclComm_t, ncclWindow_t, void**);
   ncclResult_t (*ncclSignal)(int, int, int, unsigned, ncclComm_t, cudaStream_t);
   ncclResult_t (*ncclDevCommCreate)(ncclComm_t, const void*, void*);
   ncclResult_t (*ncclCommMemStats)(ncclComm_t, int, uint64_t*);

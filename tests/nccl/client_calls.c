@@ -18,20 +18,34 @@ void operators(struct self self, ncclComm_t comm) {
   EXPECT(ncclInvalidArgument, api.ncclRedOpDestroy(live, comm));
 }
 
+static void check_window(ncclComm_t comm, ncclWindow_t window, void* buffer) {
+  void* user = NULL;
+  if (window == NULL) {
+    EXPECT(ncclInvalidArgument, api.ncclWinGetUserPtr(comm, window, &user));
+    return;
+  }
+  SUCCEED(api.ncclWinGetUserPtr(comm, window, &user));
+  REQUIRE(user == buffer);
+  EXPECT(ncclInvalidArgument, api.ncclWinGetUserPtr(comm, window, NULL));
+}
+
 void memory(struct self self, ncclComm_t comm) {
-  void *block = NULL, *handle = &self;
+  void *block = NULL, *handle = &self, *user = NULL;
   uint64_t bytes = 77;
   ncclWindow_t window = (ncclWindow_t)&self;
   SUCCEED(api.ncclMemAlloc(&block, 1 << 20));
   SUCCEED(api.ncclCommRegister(comm, block, 1 << 20, &handle));
   SUCCEED(api.ncclCommWindowRegister(comm, block, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC));
   REQUIRE(handle == NULL && (window == NULL || on_device)); /* NULL where nothing is gained */
+  check_window(comm, window, block);
   SUCCEED(api.ncclCommWindowDeregister(comm, window));
   SUCCEED(api.ncclCommDeregister(comm, handle));
   SUCCEED(api.ncclGroupStart()); /* as nccl-tests do */
   SUCCEED(api.ncclCommWindowRegister(comm, block, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC));
   SUCCEED(api.ncclGroupEnd());
+  check_window(comm, window, block);
   SUCCEED(api.ncclCommWindowDeregister(comm, window));
+  if (window != NULL) EXPECT(ncclInvalidArgument, api.ncclWinGetUserPtr(comm, window, &user)); /* it is none any more */
   pthread_barrier_wait(
       &shared->barrier); /* freeing memory of a GPU waits for its kernels, also for those of other ranks */
   SUCCEED(api.ncclMemFree(block));

@@ -68,6 +68,7 @@ ncclComm* make_handle() {
 void retire_handle(ncclComm* handle) {
   {
     const std::lock_guard lock(handle->mutex);
+    handle->windows.clear();
     handle->late_scalars = decltype(handle->late_scalars)();  // frees its memory, which `= {}` would keep
   }
   give_back(handle, ncclComm::State::Gone);

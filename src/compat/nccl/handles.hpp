@@ -4,6 +4,7 @@
 #include <atomic>
 #include <concepts>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -21,7 +22,8 @@ struct ncclComm {
   std::mutex mutex;            ///< guards what follows
   /// Operators whose scalar, on the host, is read at each call: its address and type; null: destroyed.
   std::vector<std::pair<const void*, tuttiDataType_t>> late_scalars;
-  bool grows = false;  ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
+  std::map<ncclWindow_t, void*> windows;  ///< the buffers of those that are registered
+  bool grows = false;                     ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
 };
 
 namespace tutti::nccl {
@@ -100,6 +102,9 @@ struct Pending {
 void add_pending(Pending pending);
 /// Makes a communicator at the end of the group, beside those of the group's other calls: handle->comm.
 void add_maker(std::function<ncclResult_t()> maker);
+
+/// Runs after the group's calls, unless one of them fails.
+void add_afterwards(std::function<void()> what);
 
 /// What any exception means. Call within a catch clause.
 ncclResult_t of_exception(ncclComm_t comm) noexcept;

@@ -32,6 +32,13 @@ ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
   refuse_argument("this ", what, " was not registered here: Tutti's are NULL");
 }
 
+/// NULL: there is none, since nothing would be gained.
+void keep_window(ncclComm& comm, ncclWindow_t window, void* buffer) {
+  if (window == nullptr) return;
+  const std::lock_guard lock(comm.mutex);
+  comm.windows[window] = buffer;
+}
+
 void check_range(const void* buffer, size_t size) {
   if (buffer == nullptr) refuse_argument("buff is NULL");
   if (size == 0) refuse_argument("size is 0");
@@ -112,14 +119,36 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff
     required(window, "win") = nullptr;
     static_assert(sizeof(ncclWindow_t) == sizeof(uint64_t), "a window is written where its pointer lies");
     const tuttiResult_t result = tuttiCommRegister(live(comm).comm, buffer, size, reinterpret_cast<uint64_t*>(window));
+    if (group_depth() > 0) {  // the window is made when the group ends
+      add_afterwards([=] { keep_window(*comm, *window, buffer); });
+    } else if (result == tuttiSuccess) {
+      keep_window(*comm, *window, buffer);
+    }
     return result == tuttiUnsupported ? ncclSuccess : done(result);  // as NCCL: then there is no window
   });
 }
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t window) {
   return guarded(comm, [&] {
-    live(comm);
-    return done(tuttiCommDeregister(comm->comm, reinterpret_cast<uintptr_t>(window)));
+    ncclComm& handle = live(comm);
+    const ncclResult_t result = done(tuttiCommDeregister(handle.comm, reinterpret_cast<uintptr_t>(window)), comm);
+    if (result != ncclSuccess) return result;
+    const std::lock_guard lock(handle.mutex);
+    handle.windows.erase(window);
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t window, void** pointer) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    void*& out = required(pointer, "outUserPtr");
+    if (window == nullptr) refuse_argument("win is NULL, as ncclCommWindowRegister returns it where nothing is gained");
+    const std::lock_guard lock(handle.mutex);
+    const auto found = handle.windows.find(window);
+    if (found == handle.windows.end()) refuse_argument("win is no window of this communicator");
+    out = found->second;
+    return ncclSuccess;
   });
 }
 

@@ -13,13 +13,19 @@ struct Part {
   uint32_t first = 0;
 };
 
+/// CUDA 12.4 has no such fields.
+template <class Sm>
+void set_least(Sm& sm) {
+  if constexpr (requires { sm.minSmPartitionSize; }) sm.minSmPartitionSize = sm.smCoscheduledAlignment = 1;
+}
+
 CUdevResource resource_of(int device, uint32_t first, uint32_t count) {
   CUdevResource resource{};
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
   const Part part{device, first};
   std::memcpy(resource._internal_padding, &part, sizeof part);
   resource.sm.smCount = count;
-  resource.sm.minSmPartitionSize = resource.sm.smCoscheduledAlignment = 1;
+  set_least(resource.sm);
   return resource;
 }
 

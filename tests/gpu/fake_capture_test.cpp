@@ -197,7 +197,7 @@ ON_FAKE(FakeCapture, tellsItsGraphWhichKeepsUserObjects, "") {
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
   size_t count = 0;
-  CHECK_CUDA(cuStreamGetCaptureInfo(stream, &status, &id, &graph, nullptr, nullptr, &count));
+  CHECK_CUDA(cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, nullptr, nullptr, &count));
   EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
   EXPECT_NE(id, 0U);
   EXPECT_EQ(count, 1U);

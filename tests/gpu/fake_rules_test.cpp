@@ -8,6 +8,9 @@
 extern "C" uint64_t fake_cuda_calls(const char* name);
 extern "C" uint64_t fake_cuda_draining_calls();
 
+/// CUDA 12.4's cuda.h does not have it.
+extern "C" CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
+
 namespace tutti::testing {
 namespace {
 

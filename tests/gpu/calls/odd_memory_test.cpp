@@ -3,6 +3,9 @@
 
 #include "calls/driver_rules.hpp"
 
+/// CUDA 12.4's cuda.h does not have it.
+extern "C" CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
+
 namespace tutti {
 namespace {
 

@@ -138,7 +138,8 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx handle) {
   });
 }
 
-CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle, unsigned flags, int priority) {
+// After CUDA 12.4.
+extern "C" CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle, unsigned flags, int priority) {
   return call("cuGreenCtxStreamCreate", kInitialised, [&](Call&) {
     require_pointers(stream);
     require(flags == CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);

@@ -138,8 +138,9 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
               [&](Call& one) { info(stream_of(one, handle), status, nullptr, nullptr, nullptr, nullptr); });
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                                const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
+// The newest forms, by the names that they have in CUDA 12.4 too.
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
   return call("cuStreamGetCaptureInfo", kContext, [&](Call& one) {
     if (edges != nullptr) *edges = nullptr;  // all are ordinary
     info(stream_of(one, handle), status, id, graph, dependencies, count);
@@ -153,8 +154,8 @@ extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureSt
               [&](Call& one) { info(stream_of(one, handle), status, id, graph, dependencies, count); });
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData*, size_t count,
-                                           unsigned flags) {
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData*, size_t count,
+                                              unsigned flags) {
   return call("cuStreamUpdateCaptureDependencies", kContext, [&](Call& one) {
     Stream& stream = stream_of(one, handle);
     require(stream.capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);

@@ -56,10 +56,14 @@ def build(sources, out, library, nvcc):
     libraries = home / ("lib64" if (home / "lib64").exists() else "lib")
     flags = f"-I{INCLUDE} -L{library}"
     make = ["make", "-C", sources, "-j2", f"CUDA_HOME={home}", f"CUDA_LIB={libraries}", f"NVCC={nvcc}", "NVCC_GENCODE=-arch=sm_90"]
-    status, text = run(*make, f"BUILDDIR={out}/refused", env={**os.environ, "NVCC_APPEND_FLAGS": flags})
+    status, text = run(*make, f"BUILDDIR={out}/refused", env={**os.environ, "NVCC_PREPEND_FLAGS": flags})
     if status == 0 or "Tutti has no device API" not in text:
         fail(f"a program that calls the device API was not refused: {text[-1000:]}")
-    expect(*make, f"BUILDDIR={out}", env={**os.environ, "NVCC_APPEND_FLAGS": f"{flags} {WITHOUT_DEVICE_API}"})
+    flags += f" {WITHOUT_DEVICE_API} -Xlinker -t"  # the linker lists its files
+    linked = expect(*make, f"BUILDDIR={out}", env={**os.environ, "NVCC_PREPEND_FLAGS": flags})
+    others = set(re.findall(r"(?m)^\S*libnccl\.so\S*", linked)) - {f"{library}/libnccl.so"}
+    if f"{library}/libnccl.so" not in linked or others:
+        fail(f"programs were linked with another libnccl: {others}")
     programs = sorted(path.name for path in out.glob("*_perf"))
     wanted = {f"{program}_perf" for program, *_ in RUNS}
     if not wanted <= set(programs):

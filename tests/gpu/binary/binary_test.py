@@ -32,13 +32,13 @@ import sys
 import tempfile
 
 MOST_REGISTERS = 64
-# A function of the compiler; what jumps to a label is a loop that threads leave at different times. Waiting for some
-# threads of a warp is a function of a few instructions on GPUs before 9.0, which takes no registers.
-FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|10fold_block|10copy_block|11lines_apart))"
+# A function of the compiler; what jumps to a label is a loop that threads leave at different times. To wait for some
+# threads of a warp, to ask them and to tell them are functions of a few instructions on GPUs before 9.0.
+FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|_votesync_ballot|_shflsync_idx|10fold_block|10copy_block|11lines_apart))"
 IN_FLIGHT = 4
 # Instructions that keep values in memory: in a kernel, around calls of folds; in a fold; in a fold of lines, which keeps
 # what does not change there.
-SPILLS = ((r"_(?:[ui]8|f8e\dm\d)$", 64, 64, 128), (r"_[ui]\d+$", 48, 8, 96), ("tutti_ll_", 48, 0, 96), ("tutti_short_", 32, 0, 0),
+SPILLS = ((r"_(?:[ui]8|f8e\dm\d)$", 64, 64, 128), (r"_[ui]\d+$", 48, 8, 96), ("tutti_ll_", 48, 0, 120), ("tutti_short_", 32, 0, 0),
           ("", 8, 0, 0))
 
 

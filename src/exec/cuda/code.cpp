@@ -13,7 +13,7 @@ constexpr int kMajorOfCuda = 1000, kMajorOfGpu = 10;
 /// Of PTX that the driver was to compile.
 std::string why_not_compiled(const ModuleCode& code, const CodeTarget& target, CUresult result) {
   const std::string remedy =
-      fmt::format("build Tutti with machine code for it (TUTTI_CUDA_ARCHITECTURES={})", target.capability);
+      fmt::format("build Tutti with machine code for it (cmake -DTUTTI_CUDA_ARCHITECTURES={})", target.capability);
   if (result == CUDA_ERROR_JIT_COMPILATION_DISABLED) {
     return fmt::format("the driver may not compile PTX: unset CUDA_DISABLE_PTX_JIT, or {}", remedy);
   }

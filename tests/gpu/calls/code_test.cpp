@@ -48,7 +48,8 @@ TEST(KernelCode, SaysWhyPtxIsNotCompiled) {
   EXPECT_TRUE(
       has(why(kOfCuda12, 100, 13000, CUDA_ERROR_JIT_COMPILER_NOT_FOUND), "install libnvidia-ptxjitcompiler.so.1"));
   const std::string text = why(kOfCuda12, 100, 13000, CUDA_ERROR_INVALID_PTX);
-  EXPECT_TRUE(has(text, "did not compile the PTX: build Tutti with machine code for it (TUTTI_CUDA_ARCHITECTURES=100)"))
+  EXPECT_TRUE(
+      has(text, "did not compile the PTX: build Tutti with machine code for it (cmake -DTUTTI_CUDA_ARCHITECTURES=100)"))
       << text;
 }
 

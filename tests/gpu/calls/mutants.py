@@ -18,7 +18,7 @@ SEEDS = range(1, 5)
 # name, file, what is changed, into what, method, collective; only with ThreadSanitizer
 MUTANTS = [
     ("no barrier before a message is published", "src/exec/interpreter.hpp",
-     "    group.sync();\n    if (group.leader()) {\n      if (op.outs", "    if (group.leader()) {\n      if (op.outs", "slots",
+     "    group.sync();\n    if (group.leader() && op.outs.begin", "    if (group.leader() && op.outs.begin", "slots",
      "all_reduce", False),
     ("the flag of a slot of lines does not change", "src/link/ll.hpp",
      "return 1 + static_cast<uint32_t>(message / kSlots & (kPeriod - 1));", "return message != ~uint64_t{0};", "ll", "all_reduce", False),
@@ -26,8 +26,8 @@ MUTANTS = [
      "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
     ("a line by LL128 is taken without its flag", "src/exec/cuda/line_operands.hpp",
      "complete = complete && !(has_flag(place) && parts[i].high != operands.flags[number]);", "", "ll128", "all_reduce", False),
-    ("a thread that polls overlooks its message", "src/exec/interpreter.hpp",
-     "if (found == Outcome::Waiting) from =", "if (found == Outcome::Waiting && i == 0) from =", "slots", "all_to_all", False),
+    ("a thread that polls overlooks its message", "src/exec/readiness.hpp",
+     "if (found == Outcome::Waiting) from =", "if (found == Outcome::Waiting && i == 0) from =", "slots", "all_reduce", False),
     ("no barrier before a signal", "src/exec/cuda/multimem.cu",
      "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
      "nvls", "all_reduce", False),

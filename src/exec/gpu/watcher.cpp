@@ -103,7 +103,7 @@ void Watcher::poll() {
   }
 }
 
-/// Once a second while no call ends, for whoever asks why a program does not go on.
+/// Once a second while no call ends, so that the log shows what a program that hangs waits for.
 void Watcher::log_board() {
   uint64_t calls = 0;
   {

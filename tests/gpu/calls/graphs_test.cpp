@@ -64,6 +64,13 @@ TEST(DeviceGraphs, OutliveTheirCommunicator) {
     own.stream.synchronize();
     expect_all(own.out, 2);
   });
+  // All ranks launch theirs, so a call that went on would not wait for ever: it must not even begin.
+  for (Rank& own : ranks) own.out.set(std::vector<float>(kCount, -1.0F));
+  for (Rank& own : ranks) own.graph->launch(own.stream);
+  for (Rank& own : ranks) {
+    own.stream.synchronize();
+    expect_all(own.out, -1);
+  }
   with_ranks(2, [&](int rank, tuttiComm_t comm) {
     use_gpu(0);
     Rank& own = ranks[static_cast<size_t>(rank)];

@@ -190,14 +190,13 @@ TEST_F(Registered, HostMemoryIsNotThatOfAGpu) {
   EXPECT_EQ(all_reduce(in, out, 14), "staged");
 }
 
-/// Where peers would map its buffer.
+/// Where peers would map its buffer. The death may be known before the call is made: then the text names no call.
 TEST_F(Registered, APeerThatDiesInsteadOfRegisteringIsNamed) {
   const GpuBuffer in(kCount * 4);
   uint64_t registration = 0;
   if (rank_ == 1) std::raise(SIGKILL);
   EXPECT_EQ(tuttiCommRegister(comm_, in.get(), kCount * 4, &registration), tuttiPeerFailed);
   expect_contains(tuttiGetLastError(), "rank 1 (process");
-  expect_contains(tuttiGetLastError(), "register()");
   at_the_end_ = tuttiPeerFailed;
 }
 

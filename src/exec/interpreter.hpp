@@ -107,7 +107,7 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     const Instruction& op = *step.op;
     unsigned char* const slot = step.slot;
     if constexpr (Wire::kLines) {
-      if (op.lines && group.any_gave_up()) return Outcome::Waiting;
+      if (op.lines && group.any_gave_up()) return Outcome::GaveUp;
     }
     if (op.push_copies) copy_to_readers(group, rank, lane, op, slot);
     group.sync();

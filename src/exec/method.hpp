@@ -71,9 +71,9 @@ extern const Method lanes, slots, get, ll, ll128, copy_engine, nvls;
 struct UsableMethod {
   const Method* method = &methods::lanes;
   std::string why_not = "";   ///< it cannot be used at all; "" if it can
-  bool if_forced = false;     ///< it could, if TUTTI_METHOD forced it
   uint64_t message = 0;       ///< bytes of its longest message
   uint64_t staging = 0;       ///< bytes that all messages of a replica take in a round
+  uint64_t buffer = 0;        ///< bytes of all blocks of a buffer that a round moves
   uint64_t window = 0;        ///< bytes of a block that a round moves, …
   uint64_t least_window = 0;  ///< … and for each replica at least
   uint64_t rounds = 0;        ///< of a call

@@ -1,18 +1,13 @@
 #include <algorithm>
 #include <array>
-#include <set>
 
+#include "exec/compile/accepts.hpp"
 #include "exec/execution.hpp"
 #include "exec/method.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
-
-using plan::Buffer;
-using plan::RankPlan;
-using plan::Step;
-using plan::StepKind;
 
 constexpr const char* kCuda = "cuda";
 constexpr double kLl = 2, kLl128 = 16.0 / 15;  // bytes that travel for a byte of a message
@@ -61,92 +56,23 @@ void price_copies(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t) {
   cost.stages = cost.rounds;
 }
 
-/// Of a buffer of S bytes, a GPU's links carry (1 + 1/n) · S in each direction: out, S that the switch reads to fold
-/// and S/n that this GPU stores; in, S/n that the switch has folded and S that it multicasts. The switch folds.
+/// With n ranks, and blocks of S bytes. If everyone folds a part of one block and sends it to all, a GPU's links carry
+/// (1 + 1/n) · S bytes each way: out, S that the switch reads to fold and S/n that this GPU stores; in, S/n that the
+/// switch has folded and S that it multicasts. If everyone folds a block of its own, n · S go out; if everyone sends
+/// one to all, n · S come in. What goes out blocks copy to slots, and what comes in from there; the rest they load and
+/// store over the links. There are two signals: the windows are there (or their slots are free), and so are the folds.
 void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
+  const MachineConstants& known = machine_constants();
+  const bool both = cost.rounds == 2;  // it folds, and sends
+  const double n = ranks;
+  cost.sent = cost.received = both ? plan::Ratio(ranks + 1, ranks) : plan::Ratio(ranks);
+  const double copied = both ? 2 : n, folded = both ? 1 / n : 1;
   price_kernel(prices);
-  bound_by_blocks(prices, machine_constants().cuda_block_peer, width);
+  bound_by_blocks(prices, (copied * known.cuda_block_local + folded * known.cuda_block_peer) / cost.sent.value(),
+                  width);
   prices.gamma = 0;
-  prices.inside.alpha += machine_constants().cuda_fence;
-  cost.sent = cost.received = plan::Ratio(ranks + 1, ranks);
-  cost.stages = cost.rounds;
-}
-
-/// The peers of a step, each as often as the step names it.
-std::multiset<Rank> peers_of(const RankPlan& plan, plan::Range range) {
-  return {plan.peers.begin() + range.begin, plan.peers.begin() + range.end};
-}
-
-bool only_from(const RankPlan& plan, plan::Range pieces, Buffer buffer) {
-  return std::all_of(plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
-                     [buffer](const plan::Piece& piece) { return piece.buffer == buffer; });
-}
-
-/// True if each rank but this one is among `peers` once.
-bool each_other_once(const RankPlan& plan, const std::multiset<Rank>& peers) {
-  const std::set<Rank> different(peers.begin(), peers.end());
-  return peers.size() == different.size() && different.size() + 1 == static_cast<size_t>(plan.shape.ranks) &&
-         !different.contains(plan.rank);
-}
-
-/// One message from each rank to each other, all of them sent before any is received, and none folded. A reader must
-/// know where in the writer's staging memory its message is: all read the same, or each has a part of its own. That
-/// follows from what all ranks know: whether the input has blocks for them.
-std::string why_not_copies(const RankPlan& plan) {
-  if (plan.shape.ranks < 2) return "there is nobody to copy from";
-  const auto folds = [](const Step& step) { return step.kind == StepKind::Reduce; };
-  if (std::any_of(plan.steps.begin(), plan.steps.end(), folds)) return "it folds, which copy engines cannot";
-  if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
-  const auto others = static_cast<size_t>(plan.shape.ranks - 1);
-  const bool has_blocks = others > 1 && plan::blocks(plan.shape, Buffer::Input, plan.rank) > 1;
-  bool divided = false;  // in another way than readers think
-  std::multiset<Rank> readers, writers;
-  for (const Step& step : plan.steps) {
-    const std::multiset<Rank> peers = peers_of(plan, step.peers);
-    if (step.kind == StepKind::Recv) writers.insert(peers.begin(), peers.end());
-    if (step.kind != StepKind::Send) continue;
-    if (!writers.empty()) return "it sends on what it has received";
-    if (peers.size() != 1 && peers.size() != others) return "a message goes to some of the ranks";
-    divided = divided || (has_blocks ? peers.size() > 1 : peers.size() < others);
-    readers.insert(peers.begin(), peers.end());
-  }
-  if (!each_other_once(plan, readers) || !each_other_once(plan, writers)) {
-    return "not every rank sends one message to every other";
-  }
-  return !divided     ? ""
-         : has_blocks ? "a message goes to all readers, though each has a block of its own"
-                      : "each reader is sent a message of its own, though all are sent the same";
-}
-
-/// In two rounds, every rank folds a chunk of the inputs of all, and sends it to all.
-std::string why_not_nvls(const RankPlan& plan) {
-  if (plan.shape.ranks < 2) return "there is nobody to fold with";
-  if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
-  std::multiset<Rank> owners, folded, readers, senders;
-  for (const Step& step : plan.steps) {
-    const std::multiset<Rank> peers = peers_of(plan, step.peers);
-    switch (step.kind) {
-      case StepKind::Copy:
-        return "it copies, where a switch folds";
-      case StepKind::Send:
-        if (folded.empty() && !only_from(plan, step.pieces, Buffer::Input)) return "it sends what is not input";
-        (folded.empty() ? owners : readers).insert(peers.begin(), peers.end());
-        break;
-      case StepKind::Recv:
-        senders.insert(peers.begin(), peers.end());
-        break;
-      case StepKind::Reduce:
-        if (!folded.empty() || !step.completes) return "it folds in several steps";
-        for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
-          if (plan.operands[o].peer != kNoRank) folded.insert(plan.operands[o].peer);
-        }
-        break;
-    }
-  }
-  for (const auto* peers : {&owners, &folded, &readers, &senders}) {
-    if (!each_other_once(plan, *peers)) return "not everyone folds a part and sends it to everyone";
-  }
-  return "";
+  prices.inside.alpha += known.cuda_fence;
+  cost.rounds = cost.stages = 2;
 }
 
 /// Bits of any type; integers of 4 and 8 bytes; sums of floats of at least 2 bytes, which are rounded once. (Minimum
@@ -202,7 +128,6 @@ const Method nvls{.name = "nvls",
                   .accepts = why_not_nvls,
                   .supports = folds_in_switch,
                   .price = price_nvls,
-                  .only_modelled = true,
                   .delivery = "the switch between the GPUs folds and multicasts"};
 
 }  // namespace methods

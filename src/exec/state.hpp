@@ -18,7 +18,8 @@ namespace tutti::exec {
 
 struct HostLane;  // exec/host/host_lane.hpp
 
-enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
+/// GaveUp: the host has ended the call while the group waited amid a move.
+enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault, GaveUp };
 
 /// What a lane waits for. Exchange: the control plane, not a link.
 enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange };

@@ -139,7 +139,9 @@ std::vector<CallCase> nvls_cases(const plan::RankPlan& plan) {
   one.geometry.element_bytes = 4;
   one.geometry.window = 4 * plan.grain + 3;
   one.geometry.count = 4 * one.geometry.window + 5;
-  one.slot_bytes = (one.geometry.window * one.geometry.element_bytes + 15) / 16 * 16;
+  const uint64_t place = (one.geometry.window * one.geometry.element_bytes + 15) / 16 * 16;
+  one.slot_bytes =
+      place * (plan.shape.collective == Collective::AllReduce ? 1 : static_cast<uint64_t>(plan.shape.ranks));
   const CallCase plain = one;
   cases.add("width 2", plain).geometry.width = 2;
   return cases.take();

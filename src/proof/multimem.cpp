@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
-#include "exec/compile/multimem_steps.hpp"
+#include "exec/compile/accepts.hpp"
 #include "proof/call_case.hpp"
 
 namespace tutti::proof {
@@ -10,6 +10,7 @@ namespace {
 
 using exec::kMultimemSlots;
 using exec::kPackBytes;
+using exec::MultimemForm;
 using exec::MultimemLayout;
 using exec::MultimemSteps;
 
@@ -22,13 +23,18 @@ class NvlsJob {
       return one.rounds == program.rounds && one.width == program.width && one.window_bytes == program.window_bytes;
     });
     if (!alike) throw_error(Code::InternalError, "ranks run calls of different rounds");
-    layout_ = {.bytes = how.geometry.count * unit(),
+    MultimemForm form{};
+    if (const std::string why = exec::read_multimem_form(plans.front(), form); !why.empty())
+      throw_error(Code::Unsupported, "{}", why);
+    layout_ = {.form = form,
+               .bytes = how.geometry.count * unit(),
                .window = program.window_bytes,
                .slot = how.slot_bytes,
                .windows = static_cast<uint32_t>(program.rounds),
                .items = program.width,
                .ranks = ranks_};
-    if (layout_.window > layout_.slot) throw_error(Code::Unsupported, "a window is longer than its slot");
+    if (layout_.blocks() * layout_.place() > layout_.slot)
+      throw_error(Code::Unsupported, "a window is longer than its slot");
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
       slots_.push_back(job_.add(
           Memory{fmt::format("rank {}'s slots", rank), elements(layout_.items * kMultimemSlots * layout_.slot)}));
@@ -81,13 +87,20 @@ class NvlsJob {
     const uint64_t begin = layout_.begin_of(item, now.round()), bytes = layout_.bytes_of(begin);
     const uint64_t slot = elements(layout_.slot_of(item, now.round()));
     const Place own{slots_[rank], slot};
+    std::vector<Move> moved;
     switch (now.kind()) {
       case Kind::CopyIn:
-        return {.what = "copy in", .moves = {{elements(bytes), {moved(buffers.in, begin)}, {own}}}};
+        for (uint32_t block = 0; block < layout_.copies_in(); ++block) {
+          moved.push_back({elements(bytes), {of_block(buffers.in, block, begin)}, {place_of(own, block)}});
+        }
+        return {.what = "copy in", .moves = std::move(moved)};
       case Kind::CopyOut:
-        return {.what = "copy out", .moves = {{elements(bytes), {own}, {moved(buffers.out, begin)}}}};
+        for (uint32_t block = 0; block < layout_.copies_out(); ++block) {
+          moved.push_back({elements(bytes), {place_of(own, block)}, {of_block(buffers.out, block, begin)}});
+        }
+        return {.what = "copy out", .moves = std::move(moved)};
       case Kind::Fold:
-        return fold(slot, bytes);
+        return fold(rank, slot, begin, bytes);
       case Kind::SignalIn:
       case Kind::SignalFold:
         return {.what = "signal", .sets = {{signals_[number(rank, item)], sent + now.count()}}};
@@ -100,23 +113,45 @@ class NvlsJob {
     }
   }
 
-  /// This rank's packs, from all ranks to all ranks. What is behind the window is padding.
-  Action fold(uint64_t slot, uint64_t bytes) const {
+  /// This rank's packs: from all ranks, or its input, to all ranks, or its output. What is behind the window is
+  /// padding, which only slots have.
+  Action fold(uint32_t rank, uint64_t slot, uint64_t window, uint64_t bytes) const {
     Action action{.what = "fold"};
     const auto [first, last] = layout_.part_of(bytes);
-    const uint64_t begin = first * kPackBytes, end = last * kPackBytes, window = std::min(end, bytes);
-    for (const auto& [from, to] :
-         {std::pair(begin, std::max(begin, window)), std::pair(std::max(begin, window), end)}) {
-      if (from == to) continue;
-      Move move{.elements = elements(to - from), .completes = from < bytes, .padding = from >= bytes};
-      for (uint32_t rank = 0; rank < ranks_; ++rank) move.from.push_back({slots_[rank], slot + elements(from)});
-      move.to = move.from;
-      action.moves.push_back(std::move(move));
+    const uint64_t begin = first * kPackBytes, end = last * kPackBytes;
+    const Buffers& own = job_.buffers[rank];
+    if (layout_.form == MultimemForm::ToAll) {
+      action.moves.push_back({elements(bytes), {moved(own.in, window)}, all_slots(slot, begin)});
+    } else if (layout_.form == MultimemForm::Fold) {
+      action.moves.push_back({.elements = elements(bytes),
+                              .from = all_slots(slot, begin),
+                              .to = {moved(own.out, window)},
+                              .completes = true});
+    } else {
+      const uint64_t data = std::clamp(bytes, begin, end);
+      for (const auto& [from, to] : {std::pair(begin, data), std::pair(data, end)}) {
+        if (from == to) continue;
+        const std::vector<Place> all = all_slots(slot, from);
+        action.moves.push_back({.elements = elements(to - from),
+                                .from = all,
+                                .to = all,
+                                .completes = from < bytes,
+                                .padding = from >= bytes});
+      }
     }
     return action;
   }
 
+  std::vector<Place> all_slots(uint64_t slot, uint64_t bytes) const {
+    std::vector<Place> all;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) all.push_back({slots_[rank], slot + elements(bytes)});
+    return all;
+  }
   Place moved(Place place, uint64_t bytes) const { return {place.memory, place.at + elements(bytes)}; }
+  Place of_block(Place buffer, uint32_t block, uint64_t begin) const {
+    return moved(buffer, block * layout_.bytes + begin);
+  }
+  Place place_of(Place slot, uint32_t block) const { return moved(slot, block * layout_.place()); }
   uint64_t unit() const { return how_.geometry.element_bytes; }
   uint64_t elements(uint64_t bytes) const { return bytes / unit(); }
   size_t number(uint32_t rank, uint32_t item) const { return size_t{rank} * layout_.items + item; }

@@ -52,7 +52,8 @@ plan::Cost cost_of(const plan::Algorithm& algorithm, const CostInputs& s) {
 }
 
 /// The same bytes for a message of this method as its staging memory has for each set of peers.
-uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const UsableMethod& usable) {
+uint64_t window_of(const plan::Cost& cost, Collective collective, const CostInputs& inputs,
+                   const UsableMethod& usable) {
   if (cost.message == plan::Ratio(0)) return kNoPayloads / kGranule * kGranule;  // no message has a payload
   const bool in_place = usable.method->reads_in_place;
   const uint64_t longest = usable.message == 0 ? inputs.message
@@ -74,6 +75,10 @@ uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const Usabl
   }
   auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
   if (usable.window > 0) window = std::min(window, usable.window);
+  if (usable.buffer > 0) {
+    const auto of = [&](plan::Buffer buffer) { return plan::blocks(collective, inputs.ranks, buffer, 0); };
+    window = std::min<uint64_t>(window, usable.buffer / std::max(of(plan::Buffer::Input), of(plan::Buffer::Output)));
+  }
   return window / kGranule * kGranule;
 }
 
@@ -170,7 +175,7 @@ void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs) {
   if (std::string why = why_not_by(method, *entry.algorithm, inputs); !why.empty())
     return reject(entry, std::move(why));
   entry.cost = cost_of(*entry.algorithm, inputs);
-  entry.window = window_of(entry.cost, inputs, *entry.usable);
+  entry.window = window_of(entry.cost, entry.algorithm->collective, inputs, *entry.usable);
   if (entry.window > 0) {
     const plan::Shape shape{entry.algorithm->collective, inputs.ranks, inputs.order.seen(inputs.groups, 0)};
     if (inputs.view != nullptr) entry.traffic = inputs.view->traffic(*entry.algorithm, shape, inputs.order);
@@ -260,7 +265,7 @@ void warn_of_one_level(const std::vector<Entry>& all, const CostInputs& inputs) 
 }
 
 uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs) {
-  return window_of(cost_of(algorithm, inputs), inputs, inputs.methods.front());
+  return window_of(cost_of(algorithm, inputs), algorithm.collective, inputs, inputs.methods.front());
 }
 
 }  // namespace tutti::select

@@ -120,8 +120,19 @@ CostInputs common_inputs(const std::vector<Rank>& labels) {
   return inputs;
 }
 
+/// Why no switch between the ranks' GPUs folds; "" if one should.
+std::string why_no_nvls(const Pairs& pairs, topo::PathKind between_gpus) {
+  constexpr int kFirst = 90;  // compute capability 9.0
+  if (between_gpus != topo::PathKind::NvSwitch) return "no NVLink switches join the GPUs";
+  for (const topo::NodeId node : pairs.places().nodes) {
+    if (pairs.graph().nodes[node].sm < kFirst)
+      return "NVLink switches fold for GPUs of compute capability 9.0 and later";
+  }
+  return env().nvls ? "" : "TUTTI_NVLS is off";
+}
+
 /// As far as a topology tells.
-std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink) {
+std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink, const std::string& no_nvls) {
   const std::string far = several_hosts ? "the ranks are of several hosts" : "";
   const std::string torn = nvlink ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
   const MachineConstants& known = machine_constants();
@@ -134,8 +145,8 @@ std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink) {
            .rounds = 1},
           {.method = &exec::methods::copy_engine, .why_not = far, .staging = machine_constants().cuda_copies_staging},
           {.method = &exec::methods::nvls,
-           .why_not = far,
-           .window = machine_constants().cuda_multimem_slot,
+           .why_not = far.empty() ? no_nvls : far,
+           .buffer = machine_constants().cuda_multimem_slot,
            .least_window = machine_constants().cuda_multimem_window}};
 }
 
@@ -196,7 +207,8 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   take_facts(graph.facts, inputs);
   if (gpus) {
     inputs.gamma = 0;
-    inputs.methods = methods_of_gpus(hosts > 1, !job || survey.inside.kind <= topo::PathKind::NvSwitch);
+    inputs.methods = methods_of_gpus(hosts > 1, !job || survey.inside.kind <= topo::PathKind::NvSwitch,
+                                     why_no_nvls(pairs, survey.inside.kind));
     inputs.max_width = static_cast<uint32_t>(env().max_blocks);
     inputs.shares_staging = false;
   }

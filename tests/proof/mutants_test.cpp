@@ -101,13 +101,18 @@ std::vector<Mutant> mutants() {
   copies("a slot is free before its message is copied", [](Job& job) { hurry(job, "tell free", "store"); });
   copies("a word is set anew before it is reset", [](Job& job) { hurry(job, "reset free", "await free"); });
   copies("there is one slot", [](Job& job) { halve(job, "staging memory"); });
-  const auto nvls = [&](const char* mistake, std::function<void(Job&)> make) {
-    add(methods::nvls, Collective::AllReduce, "two_shot", mistake, std::move(make));
-  };
-  nvls("nothing waits for the signals", [](Job& job) { drop_waits(job, "rank 1's signal"); });
-  nvls("the windows are signalled before they are there", [](Job& job) { hurry(job, "signal", "copy in"); });
-  nvls("a part is read one element further", [](Job& job) { shift(job, "fold"); });
-  nvls("there is one slot", [](Job& job) { halve(job, "slots"); });
+  for (const auto& [collective, algorithm] :
+       {std::pair(Collective::AllReduce, "two_shot"), std::pair(Collective::ReduceScatter, "one_shot"),
+        std::pair(Collective::AllGather, "one_shot")}) {
+    const auto nvls = [&](const char* mistake, std::function<void(Job&)> make) {
+      add(methods::nvls, collective, algorithm, mistake, std::move(make));
+    };
+    nvls("nothing waits for the signals", [](Job& job) { drop_waits(job, "rank 1's signal"); });
+    nvls("a part is read one element further", [](Job& job) { shift(job, "fold"); });
+    nvls("there is one slot", [](Job& job) { halve(job, "slots"); });
+    if (collective == Collective::AllGather) continue;  // it copies nothing in
+    nvls("the windows are signalled before they are there", [](Job& job) { hurry(job, "signal", "copy in"); });
+  }
   return all;
 }
 

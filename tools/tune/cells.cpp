@@ -39,12 +39,9 @@ Names hopeful(Collective collective, uint64_t block, const select::CostInputs& i
   };
   for (const select::Candidate& candidate : all) add(candidate);
   for (const select::UsableMethod& usable : inputs.methods) {
-    if (!usable.method->only_modelled || !(usable.why_not.empty() || usable.if_forced)) continue;
+    if (!usable.method->only_modelled || !usable.why_not.empty()) continue;
     select::CostInputs forced = inputs;
     forced.forced_methods = {{"", usable.method->name}};
-    for (select::UsableMethod& one : forced.methods) {
-      if (one.if_forced) one.why_not.clear();
-    }
     for (const select::Candidate& candidate : select::candidates(collective, block, forced)) {
       if (*candidate.row.method == *usable.method) add(candidate);
     }

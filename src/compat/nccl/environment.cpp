@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHonoured[] = {"NCCL_DEBUG",      "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
                                      "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
-                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID",     "NCCL_TOPO_FILE"};
+                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID",     "NCCL_TOPO_FILE",     "NCCL_NVLS_ENABLE"};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = nullptr;
@@ -90,6 +90,7 @@ void pass_on_transports() {
          " is not read: communicators measure their links. `tutti topo --import FILE` shows what the file says");
   }
   if (is_on("NCCL_SHM_DISABLE")) pass_on("NCCL_SHM_DISABLE", "TUTTI_TRANSPORT", "tcp");
+  if (variable("NCCL_NVLS_ENABLE") && !is_on("NCCL_NVLS_ENABLE")) pass_on("NCCL_NVLS_ENABLE", "TUTTI_NVLS", "0");
   if (const auto bytes = variable("NCCL_BUFFSIZE")) {
     constexpr uint64_t kSteps = 8;  // into which NCCL divides the buffer
     uint64_t number = 0;

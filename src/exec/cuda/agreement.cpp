@@ -45,7 +45,7 @@ std::string CudaBackend::report() const {
                                           .address = device_.address()},
                             .blocks = resident_,
                             .ll128_to = transport_.ll128_capable_peers(),
-                            .why_no_nvls = tutti::cuda::why_no_multicast(device_),
+                            .why_no_nvls = env().nvls ? tutti::cuda::why_no_multicast(device_) : "TUTTI_NVLS is off",
                             .staging = transport_.staging_bytes()});
 }
 
@@ -78,7 +78,7 @@ std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports
 }
 
 /// Do 16 bytes times 8 stay whole, where `of` reads what `one` stores?
-bool CudaBackend::keeps_ll128_whole(size_t one, size_t of) const {
+bool CudaBackend::is_ll128_capable(size_t one, size_t of) const {
   const std::vector<std::string>& to = reports_[one].ll128_to;
   return std::find(to.begin(), to.end(), reports_[of].processor.id) != to.end();
 }
@@ -100,16 +100,16 @@ void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchang
 Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) {
   if (reports_.size() > 1) map_peers(wanted, exchange);
   const auto me = static_cast<size_t>(context_.wireup->rank());
-  bool all_whole = true;
+  bool all_ll128 = true;
   std::vector<bool> whole;
   for (size_t one = 0; one < reports_.size(); ++one) {
-    for (size_t of = 0; of < reports_.size(); ++of) all_whole = all_whole && keeps_ll128_whole(one, of);
-    whole.push_back(keeps_ll128_whole(me, one) && keeps_ll128_whole(one, me));
+    for (size_t of = 0; of < reports_.size(); ++of) all_ll128 = all_ll128 && is_ll128_capable(one, of);
+    whole.push_back(is_ll128_capable(me, one) && is_ll128_capable(one, me));
   }
   transport_.set_ll128_peers(std::move(whole));
   const std::string why_no_nvls = agree_on_nvls(wanted, exchange);
   return {.processor = "GPU",
-          .methods = usable_methods(wanted, all_whole, why_no_nvls),
+          .methods = usable_methods(wanted, all_ll128, why_no_nvls),
           .near = {machine_constants().cuda_alpha, machine_constants().cuda_beta, machine_constants().cuda_message},
           .relay = machine_constants().cuda_proxy,
           .relay_beta = machine_constants().cuda_beta,
@@ -160,15 +160,21 @@ std::string CudaBackend::why_no_nvls() const {
   return some_share_ ? "several ranks share a GPU" : "";
 }
 
-/// The switch between the ranks' GPUs, if it is asked for, or if the profile has times of it. Returns why there can be
-/// none.
+/// The switch between the ranks' GPUs. Returns why there is none. Hardware that says it can and then does not is worth
+/// a warning; who asked for it gets an error, or is told that times of the profile are of no use.
 std::string CudaBackend::agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange) {
-  const bool forced = wanted.forced.contains(methods::nvls.name);
-  const bool measured = wanted.measured.contains(methods::nvls.name) && reports_.size() > 1;
   std::string why = why_no_nvls();
-  if (why.empty() && (forced || measured)) why = make_nvls(exchange);
-  if (measured && !forced && !why.empty() && context_.wireup->rank() == 0) {
+  const bool should = why.empty();
+  if (should) why = make_nvls(exchange);
+  if (why.empty() || reports_.size() == 1 || context_.wireup->rank() != 0) return why;
+  if (wanted.forced.contains(methods::nvls.name)) return why;
+  if (wanted.measured.contains(methods::nvls.name)) {
     log_warn("the profile has times of nvls, which cannot be used: {}", why);
+  } else if (should) {
+    log_warn(
+        "the NVLink switch is not used to fold and multicast, though the GPUs say that it could: {}; TUTTI_NVLS=0 "
+        "leaves it alone",
+        why);
   }
   return why;
 }
@@ -179,22 +185,21 @@ std::string CudaBackend::make_nvls(const Exchange& exchange) {
     multimem_ = std::make_unique<Multimem>(context_, device_, programs_.pool());
     multimem_->join(Deadline::in(context_.init_timeout));
   });
-  if (why.empty()) why = on_all_ranks(exchange, [&] { multimem_->bind(); });
+  if (why.empty()) why = on_all_ranks(exchange, [&] { multimem_->bind(gpu_); });
+  if (why.empty()) why = on_all_ranks(exchange, [&] { multimem_->try_out(); });
   if (!why.empty()) multimem_.reset();
   return why;
 }
 
-std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wanted, bool all_whole,
+std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wanted, bool all_ll128,
                                                       const std::string& why_no_nvls) {
   const auto ranks = static_cast<uint64_t>(reports_.size());
   link::Access can;
   if (ranks > 1) can = transport_.capabilities(context_.wireup->rank() == 0 ? 1 : 0, {}).out;
   const std::string far = proxy_ ? kSeveralHosts : "";
-  const std::string torn = all_whole ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
-  const std::string unasked = "its memory is made where TUTTI_METHOD forces nvls, or a profile has its times";
+  const std::string torn = all_ll128 ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
   // Where it is demanded, messages between other GPUs travel in slots.
   const bool demanded = wanted.forced.contains(methods::ll128.name);
-  const bool has_nvls = multimem_ != nullptr;
   const std::string no_staging = staging() >= kLeastStaging ? "" : "there is no staging memory that all peers can read";
   return {{.method = &methods::slots, .window = kMaxWindow, .width = sizes_.slots_width},
           {.method = &methods::get,
@@ -213,11 +218,8 @@ std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wante
            .staging = copies_ != nullptr ? Copies::slot_bytes() : 0,
            .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
           {.method = &methods::nvls,
-           .why_not = has_nvls               ? ""
-                      : !why_no_nvls.empty() ? why_no_nvls
-                                             : unasked,
-           .if_forced = !has_nvls && why_no_nvls.empty(),
-           .window = Multimem::slot_bytes(),
+           .why_not = why_no_nvls,
+           .buffer = Multimem::slot_bytes(),
            .least_window = machine_constants().cuda_multimem_window}};
 }
 

@@ -60,7 +60,7 @@ CudaBackend::CudaBackend(const BackendContext& context)
           !context.network->has_other_hosts() && context.wireup->ranks() > 1
               ? std::make_unique<Copies>(context, device_, reinterpret_cast<CUdeviceptr>(&record_.device()->counted))
               : nullptr),
-      watcher_(context, gpu_, record_.host(), copies_.get()) {
+      watcher_(context, gpu_, record_.host(), copies_.get(), [this] { close_calls(); }) {
   if (context.network->has_other_hosts()) proxy_.emplace(context, gpu_, record_.host(), sizes_.message);
   load_kernels(device_);
   resident_ = cuda::resident_blocks(device_, threads_);
@@ -74,10 +74,15 @@ CudaBackend::~CudaBackend() {
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
-    const uint64_t yes = 1;
-    if (has_captured_) device_.stream().upload(reinterpret_cast<CUdeviceptr>(&counters_->closed), &yes, sizeof yes);
+    if (has_captured_) close_calls();
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
+}
+
+/// Kernels that begin from now on do nothing.
+void CudaBackend::close_calls() const {
+  const uint64_t yes = 1;
+  device_.stream().upload(reinterpret_cast<CUdeviceptr>(&counters_->closed), &yes, sizeof yes);
 }
 
 /// Is the peer reached by the proxy alone? Both ends of a link see the same.
@@ -105,7 +110,7 @@ link::InLink CudaBackend::connect_in(Rank peer, uint32_t link_lane) {
 std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                 const Reduction* reduction) {
   if (*geometry.method == methods::copy_engine) return copies_->compile(plan, geometry);
-  if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, *reduction);
+  if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, reduction);
   PeerTraits traits;
   for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
     traits.push_back(geometry.method->reads_in_place ? kReadable : this->traits(peer));

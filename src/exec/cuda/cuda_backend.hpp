@@ -15,6 +15,7 @@
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/cuda_gpu.hpp"
 #include "exec/cuda/multimem.hpp"
+#include "exec/cuda/pinned_record.hpp"
 #include "exec/cuda/programs.hpp"
 #include "exec/cuda/regions.hpp"
 #include "exec/cuda/user_streams.hpp"
@@ -25,19 +26,6 @@
 #include "transports/cuda/cuda.hpp"
 
 namespace tutti::exec::cuda {
-
-/// The words that kernels and the host exchange.
-class PinnedRecord {
- public:
-  explicit PinnedRecord(const gpu::Gpu& gpu);
-  gpu::HostRecord& host() const { return *host_; }
-  gpu::HostRecord* device() const { return device_record_; }
-  const std::shared_ptr<unsigned char>& memory() const { return memory_; }
-
- private:
-  const std::shared_ptr<unsigned char> memory_;
-  gpu::HostRecord *host_ = nullptr, *device_record_ = nullptr;
-};
 
 /// A program for kernels.
 class CudaExecution final : public Execution {
@@ -95,13 +83,14 @@ class CudaBackend final : public Backend, private Connector {
     }
   };
   std::string driver_version() const;
-  bool keeps_ll128_whole(size_t one, size_t of) const;
+  void close_calls() const;
+  bool is_ll128_capable(size_t one, size_t of) const;
   std::string why_no_nvls() const;
   void map_peers(const WantedMethods& wanted, const Exchange& exchange);
   uint64_t staging() const;
   std::string agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange);
   std::string make_nvls(const Exchange& exchange);
-  std::vector<UsableMethod> usable_methods(const WantedMethods& wanted, bool all_whole, const std::string& why_no_nvls);
+  std::vector<UsableMethod> usable_methods(const WantedMethods& wanted, bool all_ll128, const std::string& why_no_nvls);
   bool is_far(Rank peer) const;
   link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
@@ -134,7 +123,7 @@ class CudaBackend final : public Backend, private Connector {
   bool has_captured_ = false;
   uint32_t copied_ = 0;                 // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only
-  std::unique_ptr<Multimem> multimem_;  // null: nobody has asked for it
+  std::unique_ptr<Multimem> multimem_;  // null: no switch folds for all ranks
   gpu::Watcher watcher_;
   /// None: all ranks are of this host. This rank leaves when the network has got all that its calls have sent.
   std::optional<gpu::Proxy> proxy_;

@@ -9,8 +9,8 @@
 
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold_values.hpp"
-#include "exec/cuda/line_operands.hpp"
-#include "exec/cuda/line_stores.hpp"
+#include "exec/cuda/ll_operands.hpp"
+#include "exec/cuda/ll_stores.hpp"
 #include "exec/cuda/packs.hpp"
 #include "exec/state.hpp"
 #include "tutti/types.hpp"
@@ -168,21 +168,21 @@ TUTTI_DEVICE void copy_lines(unsigned char* to, unsigned char* slot, const Block
 
 /// Both, as a function of its own, where a kernel has more besides.
 template <class T, class Lines, class Group>
-TUTTI_DEVICE_APART void lines_apart(const Group& group, const Arithmetic& how, const Instruction& op,
-                                    const Segment& segment, unsigned char* to, unsigned char* slot,
-                                    const BlockOperands& operands, bool copies) {
+TUTTI_DEVICE_APART void ll_apart(const Group& group, const Arithmetic& how, const Instruction& op,
+                                 const Segment& segment, unsigned char* to, unsigned char* slot,
+                                 const BlockOperands& operands, bool copies) {
   const Lines lines(group, segment);
   if (copies) return copy_lines(to, slot, operands, lines);
   fold_lines<T>(how, op, segment, to, slot, operands, lines);
 }
 
 /// All threads of a block of whole warps: do all messages in lines come by LL128?
-TUTTI_DEVICE bool all_whole(const Instruction& op, const BlockOperands& operands) {
+TUTTI_DEVICE bool all_ll128(const Instruction& op, const BlockOperands& operands) {
   bool other = false;
   TUTTI_HD_ROLLED
   for (uint32_t j = ptx::thread_index(); j < op.sources; j += ptx::block_size()) {
     const unsigned char* const operand = operands.at[j];
-    other = other || (BlockOperands::in_lines(operand) && !BlockOperands::whole(operand));
+    other = other || (BlockOperands::in_lines(operand) && !BlockOperands::by_ll128(operand));
   }
   return !ptx::sync_block_or(other);
 }
@@ -220,18 +220,18 @@ struct BlockReduce {
     if (to == nullptr && slot == nullptr) return;
     const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
     if constexpr (kShort) {
-      const LineOperands<Stored, Group, false> lines(group, segment);
+      const LlOperands<Stored, Group, false> lines(group, segment);
       const BlockOperands& all = BlockOperands::of(operands);
       return copies ? copy_lines(to, slot, all, lines) : fold_lines<T>(how, op, segment, to, slot, all, lines);
     }
     if constexpr (kKind == gpu::KernelKind::Ll) {
-      using Lines = LineOperands<Stored, Group, true>;
-      using WholeLines = WholeLineOperands<Stored, Group>;
+      using Lines = LlOperands<Stored, Group, true>;
+      using OfLl128 = Ll128Operands<Stored, Group>;
       const BlockOperands& all = BlockOperands::of(operands);
-      if (op.lines && ptx::block_size() % ptx::kWarp == 0 && all_whole(op, all)) {
-        return lines_apart<T, WholeLines>(group, how, op, segment, to, slot, all, copies);
+      if (op.lines && ptx::block_size() % ptx::kWarp == 0 && all_ll128(op, all)) {
+        return ll_apart<T, OfLl128>(group, how, op, segment, to, slot, all, copies);
       }
-      if (op.lines) return lines_apart<T, Lines>(group, how, op, segment, to, slot, all, copies);
+      if (op.lines) return ll_apart<T, Lines>(group, how, op, segment, to, slot, all, copies);
     }
     if constexpr (!kShort) {
       if (copies) return copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);

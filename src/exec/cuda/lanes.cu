@@ -89,6 +89,7 @@ class Block {
       for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
         const Outcome outcome = step(item);
         if (outcome == Outcome::Fault) return fault(item);
+        if (outcome == Outcome::GaveUp) return;
         if (outcome == Outcome::Progress) turn |= kMoved;
         if (outcome != Outcome::LaneDone) turn |= kMore;
       }

@@ -6,6 +6,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "exec/compile/accepts.hpp"
 #include "exec/compile/lower.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "topo/constants.hpp"
@@ -54,6 +55,8 @@ const char* operation_of(const Reduction& how) {
 /// Other ranks' kernels may be in a call when this rank leaves, after a failure or by mistake. Until they have heard of
 /// it and ended, the memory of this rank must be there.
 constexpr double kKeptFor = 2;  // seconds
+/// Seconds in which a few numbers are folded, on a GPU that others may use too.
+constexpr double kTryFor = 10;
 
 std::shared_ptr<Multicast> make_memory(const BackendContext& context, const tutti::cuda::Device& device) {
   const uint64_t bytes =
@@ -70,6 +73,24 @@ uint32_t step_of(const WindowProgram& round, const char* what, IsIt is_it) {
   return found->step;
 }
 
+/// In which steps of the plan a rank waits for others: before it folds, and before it has what the others have folded.
+struct Steps {
+  uint32_t fold = 0, gather = 0;
+};
+Steps steps_of(const WindowProgram& round, MultimemForm form, uint32_t ranks) {
+  const auto folds_all = [&](const Instruction& op) { return op.sources == ranks; };
+  const auto gathers = [](const Instruction& op) { return op.sources == 1 && op.arrivals.begin != op.arrivals.end; };
+  Steps steps;
+  if (form != MultimemForm::ToAll) steps.fold = step_of(round, "no fold of all ranks' parts", folds_all);
+  steps.gather = steps.fold;
+  if (form != MultimemForm::Fold) steps.gather = step_of(round, "it receives nothing", gathers);
+  if (form == MultimemForm::ToAll) steps.fold = steps.gather;
+  return steps;
+}
+
+/// The kernel where nothing is folded: any would do.
+constexpr const char* kNoFold = "or_bits";
+
 }  // namespace
 
 Multimem::Multimem(const BackendContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool)
@@ -82,12 +103,29 @@ void Multimem::join(Deadline deadline) {
   memory_->join(deadline);
 }
 
-void Multimem::bind() {
+void Multimem::bind(const gpu::Gpu& gpu) {
   memory_->bind();
   load_multimem_kernels(device_);
   const std::vector<uint64_t> none(gpu::kMaxBlocks);
   sent_ = reinterpret_cast<uint64_t*>(pool_->take(gpu::kMaxBlocks * sizeof none[0]).at);
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(sent_), none.data(), none.size() * sizeof none[0]);
+  trial_ = std::make_unique<MultimemTrial>(gpu, device_, pool_, call());
+}
+
+void Multimem::try_out() {
+  trial_->run(Deadline::in(std::min(context_.init_timeout, kTryFor)));
+  trial_.reset();
+}
+
+/// The memory and the ranks.
+MultimemCall Multimem::call() const {
+  return {.head = {},
+          .layout = {.slot = slot_bytes(),
+                     .rank = static_cast<uint32_t>(context_.wireup->rank()),
+                     .ranks = static_cast<uint32_t>(context_.wireup->ranks())},
+          .own = memory_->own(),
+          .all = memory_->all(),
+          .sent = sent_};
 }
 
 uint64_t Multimem::slot_bytes() {
@@ -98,30 +136,28 @@ uint64_t Multimem::slot_bytes() {
 }
 
 std::unique_ptr<MultimemExecution> Multimem::compile(const plan::RankPlan& plan, const Geometry& geometry,
-                                                     const Reduction& reduction) {
+                                                     const Reduction* reduction) {
   const auto ranks = static_cast<uint32_t>(context_.wireup->ranks());
   auto made = std::make_unique<MultimemExecution>(lower(plan, geometry, PeerTraits(ranks)));
   const Program& program = made->program();
-  const auto folds_all = [&](const Instruction& op) { return op.sources == ranks; };
-  const auto gathers = [](const Instruction& op) { return op.sources == 1 && op.arrivals.begin != op.arrivals.end; };
   if (program.scratch_bytes > 0) throw_error(Code::Unsupported, "switches cannot run a plan with scratch memory");
-  made->call = {.head = {},
-                .layout = {.bytes = geometry.count * geometry.element_bytes,
-                           .window = program.window_bytes,
-                           .slot = slot_bytes(),
-                           .windows = static_cast<uint32_t>(program.rounds),
-                           .items = program.width,
-                           .rank = static_cast<uint32_t>(context_.wireup->rank()),
-                           .ranks = ranks},
-                .own = memory_->own(),
-                .all = memory_->all(),
-                .sent = sent_,
-                .unit = geometry.element_bytes,
-                .fold_step = step_of(program.last, "no fold of all ranks' parts", folds_all),
-                .gather_step = step_of(program.last, "it receives nothing", gathers)};
-  if (program.window_bytes > slot_bytes()) throw_error(Code::InternalError, "a window is longer than its slot");
+  MultimemForm form{};
+  if (const std::string why = read_multimem_form(plan, form); !why.empty()) throw_error(Code::Unsupported, "{}", why);
+  const Steps steps = steps_of(program.last, form, ranks);
+  made->call = call();
+  made->call.unit = geometry.element_bytes;
+  made->call.fold_step = steps.fold;
+  made->call.gather_step = steps.gather;
+  MultimemLayout& layout = made->call.layout;
+  layout.form = form;
+  layout.bytes = geometry.count * geometry.element_bytes;
+  layout.window = program.window_bytes;
+  layout.windows = static_cast<uint32_t>(program.rounds);
+  layout.items = program.width;
+  if (layout.blocks() * layout.place() > layout.slot)
+    throw_error(Code::InternalError, "a window is longer than its slot");
   if (program.rounds > ~uint32_t{0}) throw_error(Code::Unsupported, "more than {} rounds", ~uint32_t{0});
-  made->kernel = multimem_kernel(device_, operation_of(reduction));
+  made->kernel = multimem_kernel(device_, form == MultimemForm::ToAll ? kNoFold : operation_of(*reduction));
   return made;
 }
 

@@ -1,16 +1,26 @@
-// The kernels that fold through a switch with multicast memory (NVLink SHARP), one for each of its operations. Every
-// rank gets the fold of all ranks' buffers:
+// The kernels that fold and multicast through a switch with multicast memory (NVLink SHARP), one for each of its
+// operations. If everyone folds a part and sends it to all (FoldToAll), every rank gets the fold of all ranks' buffers:
 //
 //   copy a window of the input to a slot of this rank's memory   ── signal ──►   wait until all ranks have
 //   load this rank's part of the window from all GPUs, folded by the switch; store it to all GPUs
 //                                                                ── signal ──►   wait until all ranks have
 //   copy the window from the slot to the output
 //
-// The next window is copied in before the second wait. A block waits for the same item of the other ranks alone, never
-// for another block. A GPU's links carry (1 + 1/n) · S bytes in each direction; without a switch, 2(n−1)/n · S at
-// least. The plan is one in which every rank folds its part and sends it to all; only who adds differs, and in which
-// order, so the reproducible mode does without it for floats. Source: Klenk, Jiang, Thorson & Dennison, An In-Network
-// Architecture for Accelerating Shared-Memory Multiprocessor Collectives, ISCA 2020.
+// Where everyone folds a block of its own (Fold), a window of every block is copied in, and what the switch folds goes
+// to the output; where everyone sends its block to all (ToAll), the input is stored to all GPUs, and a window of every
+// block is copied out. The next window is copied in before the second wait. A block waits for the same item of the
+// other ranks alone, never for another block.
+//
+// Bytes over a GPU's links, each way at most, with n ranks and blocks of S bytes:
+//
+//                through a switch   without
+//   FoldToAll    (1 + 1/n) · S      2(n−1)/n · S
+//   Fold         n · S              (n−1) · S      (S come in)
+//   ToAll        n · S              (n−1) · S      (S go out)
+//
+// Only who adds differs from the plan, and in which order, so the reproducible mode does without it for floats. Source:
+// Klenk, Jiang, Thorson & Dennison, An In-Network Architecture for Accelerating Shared-Memory Multiprocessor
+// Collectives, ISCA 2020.
 #include "exec/cuda/block.hpp"
 #include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
@@ -84,12 +94,20 @@ class Block {
   }
 
   TUTTI_DEVICE void copy_in(uint32_t item, uint64_t round) const {
-    const uint64_t begin = call_.layout.begin_of(item, round);
-    copy(call_.own + slot_of(item, round), call_.in + begin, call_.layout.bytes_of(begin));
+    const uint64_t begin = call_.layout.begin_of(item, round), bytes = call_.layout.bytes_of(begin);
+    unsigned char* const slot = call_.own + slot_of(item, round);
+    TUTTI_HD_ROLLED
+    for (uint32_t block = 0; block < call_.layout.copies_in(); ++block) {
+      copy(slot + block * call_.layout.place(), call_.in + block * call_.layout.bytes + begin, bytes);
+    }
   }
   TUTTI_DEVICE void copy_out(uint32_t item, uint64_t round) const {
-    const uint64_t begin = call_.layout.begin_of(item, round);
-    copy(call_.out + begin, call_.own + slot_of(item, round), call_.layout.bytes_of(begin));
+    const uint64_t begin = call_.layout.begin_of(item, round), bytes = call_.layout.bytes_of(begin);
+    const unsigned char* const slot = call_.own + slot_of(item, round);
+    TUTTI_HD_ROLLED
+    for (uint32_t block = 0; block < call_.layout.copies_out(); ++block) {
+      copy(call_.out + block * call_.layout.bytes + begin, slot + block * call_.layout.place(), bytes);
+    }
   }
   TUTTI_DEVICE void copy(unsigned char* to, const unsigned char* from, uint64_t bytes) const {
     switch (call_.unit) {
@@ -104,19 +122,41 @@ class Block {
     }
   }
 
-  /// This rank's part. Several loads are on their way at a time: each takes as long as a way to all GPUs and back.
+  /// This rank's part.
   TUTTI_DEVICE void fold(uint32_t item, uint64_t round) const {
-    constexpr uint32_t kAtATime = 4;
     unsigned char* const slot = call_.all + slot_of(item, round);
-    const auto [begin, end] = call_.layout.part_of(call_.layout.bytes_of(call_.layout.begin_of(item, round)));
-    uint32_t at = begin + ptx::thread_index();
-    for (; at + (kAtATime - 1) * ptx::block_size() < end; at += kAtATime * ptx::block_size()) {
-      ptx::Pack folded[kAtATime];
-      for (uint32_t i = 0; i < kAtATime; ++i) folded[i] = Operation::load(slot + place(at + i * ptx::block_size()));
-      for (uint32_t i = 0; i < kAtATime; ++i) store_to_all(slot + place(at + i * ptx::block_size()), folded[i]);
+    const uint64_t begin = call_.layout.begin_of(item, round), bytes = call_.layout.bytes_of(begin);
+    const auto part = call_.layout.part_of(bytes);
+    const auto folded = [&](uint32_t pack) { return Operation::load(slot + place(pack)); };
+    const auto to_all = [&](uint32_t pack, const ptx::Pack& value) { store_to_all(slot + place(pack), value); };
+    const auto buffer_at = [&](uint32_t pack) { return begin + place(pack - part.begin); };
+    const auto left = [&](uint32_t pack) { return bytes - place(pack - part.begin); };
+    switch (call_.layout.form) {
+      case MultimemForm::FoldToAll:
+        return move(part, folded, to_all);
+      case MultimemForm::Fold:
+        return move(part, folded, [&](uint32_t pack, const ptx::Pack& value) {
+          ptx::store_anywhere(call_.out + buffer_at(pack), value, left(pack));
+        });
+      case MultimemForm::ToAll:
+        return move(
+            part, [&](uint32_t pack) { return ptx::load_anywhere(call_.in + buffer_at(pack), left(pack)); }, to_all);
+    }
+  }
+  /// Several loads are on their way at a time: each takes as long as a way to all GPUs and back.
+  template <class Load, class Store>
+  TUTTI_DEVICE static void move(const MultimemLayout::Packs& part, const Load& load, const Store& store) {
+    constexpr uint32_t kAtATime = 4;
+    uint32_t at = part.begin + ptx::thread_index();
+    for (; at + (kAtATime - 1) * ptx::block_size() < part.end; at += kAtATime * ptx::block_size()) {
+      ptx::Pack packs[kAtATime];
+      TUTTI_HD_UNROLLED
+      for (uint32_t i = 0; i < kAtATime; ++i) packs[i] = load(at + i * ptx::block_size());
+      TUTTI_HD_UNROLLED
+      for (uint32_t i = 0; i < kAtATime; ++i) store(at + i * ptx::block_size(), packs[i]);
     }
     TUTTI_HD_ROLLED
-    for (; at < end; at += ptx::block_size()) store_to_all(slot + place(at), Operation::load(slot + place(at)));
+    for (; at < part.end; at += ptx::block_size()) store(at, load(at));
   }
   TUTTI_DEVICE static uint64_t place(uint32_t pack) { return pack * sizeof(ptx::Pack); }
 

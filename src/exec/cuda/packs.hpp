@@ -39,6 +39,41 @@ TUTTI_DEVICE void store_pack(void* at, const Pack& pack) {
 #endif
 }
 
+/// A pack that lies anywhere, or, at the end of a buffer, the first `left` bytes of one; the rest is zero.
+TUTTI_DEVICE Pack load_anywhere(const unsigned char* at, uint64_t left) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  if (left >= sizeof(Pack) && address % sizeof(Pack) == 0) return begin_load(at);
+  Pack pack = {};
+  TUTTI_HD_UNROLLED
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (left >= sizeof(Pack) && address % sizeof(uint32_t) == 0) {
+      pack.words[i] = reinterpret_cast<const uint32_t*>(at)[i];
+      continue;
+    }
+    TUTTI_HD_UNROLLED
+    for (uint32_t byte = 0; byte < 4; ++byte) {
+      if (4 * i + byte < left) pack.words[i] |= uint32_t{at[4 * i + byte]} << 8 * byte;
+    }
+  }
+  return pack;
+}
+/// Stores no more than the first `left` bytes of the pack.
+TUTTI_DEVICE void store_anywhere(unsigned char* at, const Pack& pack, uint64_t left) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  if (left >= sizeof(Pack) && address % sizeof(Pack) == 0) return store_pack(at, pack);
+  TUTTI_HD_UNROLLED
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (left >= sizeof(Pack) && address % sizeof(uint32_t) == 0) {
+      reinterpret_cast<uint32_t*>(at)[i] = pack.words[i];
+      continue;
+    }
+    TUTTI_HD_UNROLLED
+    for (uint32_t byte = 0; byte < 4; ++byte) {
+      if (4 * i + byte < left) at[4 * i + byte] = static_cast<unsigned char>(pack.words[i] >> 8 * byte);
+    }
+  }
+}
+
 /// Both words, relaxed, system scope.
 TUTTI_DEVICE Words load_words(const Words* at) {
 #if defined(__CUDACC__)
@@ -59,24 +94,23 @@ TUTTI_DEVICE void store_words(Words* at, const Words& words) {
 #endif
 }
 
-/// The same, of a line of 128 bytes that store_whole() stored: the threads of a warp load their parts of four lines at
-/// once, so those whose line has its flag have the bytes that came with it. All of the warp call it.
-TUTTI_DEVICE Words load_whole(const Words* at) {
+/// The same, of a line of 128 bytes that store_ll128() stored: the threads of a warp load their parts of four lines at
+/// once. One thread's load may come before the line's store and another's after it, so a part counts only if it was
+/// loaded after a barrier of the warp that follows the load which found the flag.
+TUTTI_DEVICE Words load_ll128(const Words* at) {
 #if defined(__CUDACC__)
   return load_words(at);
 #else
   const bool has_flag = thread_index() % 8 == 7;
-  const uint64_t flag = has_flag ? load_acquire(&at->high) : 0;  // first: what comes later does no harm
-  sync_warp();
-  const Words words = load_words(at);
-  return {words.low, has_flag ? flag : words.high};
+  const uint64_t low = load_relaxed(&at->low);
+  return {low, has_flag ? load_acquire(&at->high) : load_relaxed(&at->high)};
 #endif
 }
 
 /// A line of 128 bytes, stored at once by eight neighbours of a warp, `lanes`: each stores its part, and the upper word
 /// of the last one's is the line's flag. A reader that acquires the flag has the rest. It needs a path that keeps such
 /// stores whole, as NVLink does; the block has whole warps.
-TUTTI_DEVICE void store_whole(Words* at, const Words& part, uint32_t lanes) {
+TUTTI_DEVICE void store_ll128(Words* at, const Words& part, uint32_t lanes) {
   sync_warp(lanes);
 #if defined(__CUDACC__)
   store_words(at, part);

@@ -34,7 +34,7 @@ struct Counters {
   uint64_t owner = 0;        ///< launch that runs now; 0: none
   uint64_t left = 0;         ///< blocks of it that have ended
   uint64_t faulted = 0;      ///< a block has claimed HostRecord::fault
-  uint64_t closed = 0;       ///< the communicator has ended: a graph's call does nothing
+  uint64_t closed = 0;       ///< the communicator has ended or failed: calls that begin do nothing
 };
 
 /// What a block waits for, as last reported; two numbers a word, each word stored on its own.

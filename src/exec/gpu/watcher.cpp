@@ -85,6 +85,7 @@ void Watcher::poll() {
     report_wait();
     end_kernels();
   }
+  close_calls();
   if (Fault fault; !reported_ && load_report<link::HostMemory>(record_.fault, fault)) {
     reported_ = true;
     (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
@@ -183,19 +184,40 @@ bool Watcher::check_device(uint64_t started, uint64_t ended, bool copies) {
 }
 
 void Watcher::ask_device() {
+  apart([this] {
+    std::string why = gpu_.failure();
+    const std::lock_guard answering(mutex_);
+    answer_ = std::move(why);
+  });
+}
+
+/// The host's word ends kernels that wait. Those that begin later look at a word in the GPU's memory alone.
+void Watcher::close_calls() {
+  if (closed_ || load(record_.abort) == 0) return;
+  closed_ = apart([this] {
+    try {
+      close_();
+      log_debug("rank {}: calls on {} that have not begun do nothing now", context_.wireup->rank(), gpu_.name());
+    } catch (const Error&) {  // the device has failed: nothing begins there
+    }
+  });
+}
+
+/// Runs a task that may wait for the driver, one at a time. False: another one is under way, or there is no thread now.
+bool Watcher::apart(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  if (asking_) return;
+  if (asking_) return false;
   if (driver_probe_.joinable()) driver_probe_.join();  // it has ended
   try {
-    driver_probe_ = std::thread([this] {
-      std::string why = gpu_.failure();
-      const std::lock_guard answering(mutex_);
-      answer_ = std::move(why);
+    driver_probe_ = std::thread([this, task = std::move(task)] {
+      task();
+      const std::lock_guard ending(mutex_);
       asking_ = false;
     });
-    asking_ = true;
-  } catch (const std::system_error&) {  // no thread now; the next silence asks again
+  } catch (const std::system_error&) {
+    return false;
   }
+  return asking_ = true;
 }
 
 /// Why the device has failed; "": it has not, or the driver has not answered.

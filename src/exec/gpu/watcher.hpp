@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -37,16 +38,18 @@ class CopyCalls {
 class Watcher {
  public:
   /// Its thread starts with the first call.
-  /// `copies`: null if the copy engines run no calls.
-  Watcher(const BackendContext& context, const Gpu& gpu, HostRecord& record, const CopyCalls* copies)
-      : context_(context), gpu_(gpu), record_(record), copies_(copies) {}
+  /// `copies`: null if the copy engines run no calls. `close` sets Counters::closed; it may wait for the driver.
+  Watcher(const BackendContext& context, const Gpu& gpu, HostRecord& record, const CopyCalls* copies,
+          std::function<void()> close)
+      : context_(context), gpu_(gpu), record_(record), copies_(copies), close_(std::move(close)) {}
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
   /// A call has been enqueued. `launched`: as a kernel that will run now, and not when its graph does.
   void called(bool launched);
-  /// Ends the kernels and copies that run, and all later ones.
+  /// Ends the kernels and copies that wait, and soon all later ones before they read anything: a peer that has left may
+  /// have freed what it had published.
   void end_kernels();
   /// Waits until the observer knows all that kernels have reported so far.
   void poll_again(Deadline deadline);
@@ -61,6 +64,8 @@ class Watcher {
   void check_wait(Stall stall, uint64_t waiting);
   bool check_device(uint64_t started, uint64_t ended, bool copies);
   void ask_device();
+  void close_calls();
+  bool apart(std::function<void()> task);
   std::string answer();
   void report_wait() const;
   bool report_copies_wait() const;
@@ -70,16 +75,17 @@ class Watcher {
   const Gpu& gpu_;
   HostRecord& record_;
   const CopyCalls* const copies_;
+  const std::function<void()> close_;
   std::mutex mutex_;
   std::condition_variable changed_, polled_;
   bool ending_ = false;
   uint64_t calls_ = 0;                     // of kernels, enqueued, but not captured
   uint64_t quiet_ = 0;                     // turns since anything ran
   uint64_t polls_ = 0, wanted_polls_ = 0;  // that have ended, and that shall end without a pause between
-  bool asking_ = false;
+  bool asking_ = false;                    // the driver, in a thread of its own
   std::string answer_;
   // Of the thread alone.
-  bool reported_ = false;
+  bool reported_ = false, closed_ = false;
   uint64_t running_ = 0;  // the call that was running at the last turn; of copies: how far it was
   int wrong_ = 0;         // turns in a row in which a call of copies had a message of another one
   double since_ = 0, next_check_ = 0;

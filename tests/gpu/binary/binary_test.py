@@ -34,7 +34,7 @@ import tempfile
 MOST_REGISTERS = 64
 # A function of the compiler; what jumps to a label is a loop that threads leave at different times. To wait for some
 # threads of a warp, to ask them and to tell them are functions of a few instructions on GPUs before 9.0.
-FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|_votesync_ballot|_shflsync_idx|10fold_block|10copy_block|11lines_apart))"
+FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|_votesync_ballot|_shflsync_idx|10fold_block|10copy_block|8ll_apart))"
 IN_FLIGHT = 4
 # Instructions that keep values in memory: in a kernel, around calls of folds; in a fold; in a fold of lines, which keeps
 # what does not change there.
@@ -103,7 +103,7 @@ def spills_of(name):
 def wrong_with_function(name, function, code):
     """The same of a function that folds or copies, which this kernel calls. A copy of lines loads one at a time."""
     groups = loads_in_flight(code)
-    in_lines = "lines_apart" in function
+    in_lines = "ll_apart" in function
     spilled = code.count("SpillRefill")
     most = spills_of(name)[2 if in_lines else 1]
     wants = [(sum(count >= IN_FLIGHT for count in groups) >= (2 if "fold_block" in function else 1), f"loads in flight: {groups}"),
@@ -131,14 +131,14 @@ def wrong_with(name, code, registers, source):
         return [text for good, text in wants if not good]
 
     for function, part in functions.items():
-        if re.search("fold_block|copy_block|lines_apart", function):
+        if re.search("fold_block|copy_block|ll_apart", function):
             wants += [(False, text) for text in wrong_with_function(name, function, part)]
 
     def called(what):
         return sum(what in function for function in functions)
 
     short = name.startswith("tutti_short_")
-    apart = {"fold_block": 0 if short else 1, "lines_apart": 2 if name.startswith("tutti_ll_") else 0}
+    apart = {"fold_block": 0 if short else 1, "ll_apart": 2 if name.startswith("tutti_ll_") else 0}
     wants += [(called(what) == number, f"{called(what)} functions {what}, not {number}") for what, number in apart.items()]
     # Of slots: folds of two operands and of any, and copies, each with 4 loads, and stores to a buffer and to a link. Of
     # lines: a fold of each form and a copy; the lines that are sent.

@@ -87,6 +87,51 @@ TEST(DeviceFailures, AbortEndsAWaitingKernel) {
   });
 }
 
+/// A broadcast's root aborts when its message is out. The reader's call begins `later`: true if it does nothing.
+bool does_nothing(std::chrono::milliseconds later) {
+  const std::vector<float> poison(8, -1);
+  std::vector<float> got(8);
+  std::atomic<bool> released = false;
+  tuttiUniqueId id;
+  EXPECT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
+  run_ranks(2, [&](int rank) {
+    use_gpu(rank);
+    tuttiComm_t comm = nullptr;
+    EXPECT_EQ(tuttiCommInitRank(&comm, 2, id, rank), tuttiSuccess) << tuttiGetLastError();
+    const DeviceRank mine;
+    const CUdeviceptr out = reinterpret_cast<CUdeviceptr>(mine.out.get());
+    EXPECT_EQ(cuMemcpyHtoDAsync(out, poison.data(), 32, mine.stream.get()), CUDA_SUCCESS);
+    mine.stream.synchronize();
+    meet();
+    if (rank == 1) {
+      const auto wait = [](void* flag) {
+        while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+      };
+      EXPECT_EQ(cuLaunchHostFunc(mine.stream.get(), wait, &released), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(tuttiBroadcast(mine.in.get(), mine.out.get(), 8, tuttiFloat32, 0, comm, mine.stream.handle()),
+              tuttiSuccess);
+    if (rank == 0) {
+      mine.stream.synchronize();
+      EXPECT_EQ(tuttiCommAbort(comm), tuttiSuccess);
+    } else {
+      failure_of(comm, tuttiAborted);
+      std::this_thread::sleep_for(later);
+      released = true;
+      EXPECT_EQ(cuMemcpyDtoHAsync(got.data(), out, 32, mine.stream.get()), CUDA_SUCCESS);
+      mine.stream.synchronize();
+    }
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiAborted);
+  });
+  return got == poison;
+}
+
+/// What a peer has published may be freed by then. Soon after the failure, not at once: so it is tried again, later.
+TEST(DeviceFailures, ACallThatBeginsAfterAnAbortDoesNothing) {
+  using namespace std::chrono_literals;
+  EXPECT_TRUE(does_nothing(30ms) || does_nothing(300ms) || does_nothing(3s));
+}
+
 TEST(DeviceFailures, AWaitThatIsTooLongNamesThePeerAndTheStep) {
   use_gpu(0);
   const std::array<tuttiComm_t, 2> comms = impatient_ranks();

@@ -143,32 +143,103 @@ TEST(Multimem, CallsOfOtherLengthsFollowEachOther) {
   });
 }
 
-/// Buffers that lie anywhere, of any length: none, less than a pack, not a pack for each rank, a window and a bit.
-TEST(Multimem, TakesAnyBufferOfAnyLength) {
-  each_rank(3, [](const SwitchRank& mine) {
-    constexpr size_t kMax = 40000, kBeyond = 2;
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{16385}, kMax}) {
-      for (const size_t shift : {size_t{0}, size_t{1}, size_t{3}}) {  // elements
-        const GpuBuffer in((kMax + 8) * 4), out((kMax + 8) * 4);
-        meet();
-        const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(in.get()) + 4 * shift;
-        const CUdeviceptr to = shift == 3 ? from : reinterpret_cast<CUdeviceptr>(out.get()) + 8;
-        const std::vector<int32_t> values(count + kBeyond, mine.rank + 1);
-        std::vector<int32_t> got(count + kBeyond), expected(count, 6);
-        expected.insert(expected.end(), kBeyond, shift == 3 ? mine.rank + 1 : -1);  // what lies behind stays
-        EXPECT_EQ(cuMemsetD8Async(to, 0xFF, got.size() * 4, mine.stream.get()), CUDA_SUCCESS);
-        EXPECT_EQ(cuMemcpyHtoDAsync(from, values.data(), values.size() * 4, mine.stream.get()), CUDA_SUCCESS);
-        EXPECT_EQ(tuttiAllReduce(reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), count, tuttiInt32,
-                                 tuttiSum, mine.comm, mine.stream.handle()),
-                  tuttiSuccess)
-            << tuttiGetLastError();
-        EXPECT_EQ(cuMemcpyDtoHAsync(got.data(), to, got.size() * 4, mine.stream.get()), CUDA_SUCCESS);
-        mine.stream.synchronize();
-        EXPECT_EQ(got, expected) << count << " elements, shifted by " << shift;
-        EXPECT_EQ(tuttiBarrier(mine.comm, mine.stream.handle()), tuttiSuccess);  // before memory is freed
-        mine.stream.synchronize();
+/// A collective of numbers: how many blocks its buffers have, the call, and what is in them, by block and element.
+struct AnyBuffer {
+  size_t ins, outs;
+  std::function<tuttiResult_t(const void*, void*, size_t)> run;
+  std::function<int32_t(size_t, size_t)> input, expected;
+};
+/// Buffers that begin at any element, of blocks of any length: none, less than a pack, not a pack for each rank, a
+/// window and a bit; also in place.
+void take_any_buffer(const SwitchRank& mine, const AnyBuffer& how) {
+  constexpr size_t kMax = 40000, kBeyond = 2;
+  const auto rank = static_cast<size_t>(mine.rank);
+  for (const size_t count :
+       {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{5461}, size_t{16385}, kMax}) {
+    for (const size_t shift : {size_t{0}, size_t{1}, size_t{3}}) {  // elements
+      const bool in_place = shift == 3;
+      const GpuBuffer in((kMax * std::max(how.ins, how.outs) + 8) * 4), out((kMax * how.outs + 8) * 4);
+      meet();
+      CUdeviceptr from = reinterpret_cast<CUdeviceptr>(in.get()) + 4 * shift;
+      CUdeviceptr to = reinterpret_cast<CUdeviceptr>(out.get()) + 8;
+      const CUdeviceptr longer = from;
+      if (in_place) to = from + (how.outs < how.ins ? rank * count * 4 : 0);
+      if (in_place && how.ins < how.outs) from += rank * count * 4;
+      std::vector<int32_t> values, got(how.outs * count + kBeyond), expected;
+      for (size_t b = 0; b < how.ins; ++b) {
+        for (size_t i = 0; i < count; ++i) values.push_back(how.input(b, i));
       }
+      for (size_t b = 0; b < how.outs; ++b) {
+        for (size_t i = 0; i < count; ++i) expected.push_back(how.expected(b, i));
+      }
+      const bool behind_is_input = in_place && how.outs < how.ins && rank + 1 < how.ins;
+      EXPECT_EQ(cuMemsetD8Async(longer, 0xFF, (std::max(how.ins, how.outs) * count + kBeyond) * 4, mine.stream.get()),
+                CUDA_SUCCESS);
+      EXPECT_EQ(cuMemsetD8Async(to, 0xFF, got.size() * 4, mine.stream.get()), CUDA_SUCCESS);
+      if (!values.empty()) {
+        EXPECT_EQ(cuMemcpyHtoDAsync(from, values.data(), values.size() * 4, mine.stream.get()), CUDA_SUCCESS);
+      }
+      EXPECT_EQ(how.run(reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), count), tuttiSuccess)
+          << tuttiGetLastError();
+      EXPECT_EQ(delivery_of_last_call(mine.comm), "nvls");
+      EXPECT_EQ(cuMemcpyDtoHAsync(got.data(), to, got.size() * 4, mine.stream.get()), CUDA_SUCCESS);
+      mine.stream.synchronize();
+      for (size_t i = 0; i < kBeyond; ++i) {  // what lies behind stays
+        const size_t at = how.outs * count + i;
+        expected.push_back(behind_is_input && i < count ? how.input(rank + 1, i) : behind_is_input ? got[at] : -1);
+      }
+      EXPECT_EQ(got, expected) << count << " elements, shifted by " << shift;
+      EXPECT_EQ(tuttiBarrier(mine.comm, mine.stream.handle()), tuttiSuccess);  // before memory is freed
+      mine.stream.synchronize();
     }
+  }
+}
+
+/// Of rank r, block b and element i: so that a wrong byte, block or rank shows.
+int32_t number(size_t rank, size_t block, size_t i) {
+  return static_cast<int32_t>(1000003 * rank + 10007 * block + i % 4999 + 1);
+}
+int32_t sum(size_t ranks, size_t block, size_t i) {
+  int32_t all = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) all += number(rank, block, i);
+  return all;
+}
+
+TEST(Multimem, AllReducesTakeAnyBufferOfAnyLength) {
+  each_rank(3, [](const SwitchRank& mine) {
+    const auto rank = static_cast<size_t>(mine.rank);
+    take_any_buffer(mine, {1, 1,
+                           [&](const void* in, void* out, size_t count) {
+                             return tuttiAllReduce(in, out, count, tuttiInt32, tuttiSum, mine.comm,
+                                                   mine.stream.handle());
+                           },
+                           [&](size_t block, size_t i) { return number(rank, block, i); },
+                           [&](size_t block, size_t i) { return sum(3, block, i); }});
+  });
+}
+
+TEST(Multimem, ReduceScattersTakeAnyBufferOfAnyLength) {
+  each_rank(3, [](const SwitchRank& mine) {
+    const auto rank = static_cast<size_t>(mine.rank);
+    take_any_buffer(mine, {3, 1,
+                           [&](const void* in, void* out, size_t count) {
+                             return tuttiReduceScatter(in, out, count, tuttiInt32, tuttiSum, mine.comm,
+                                                       mine.stream.handle());
+                           },
+                           [&](size_t block, size_t i) { return number(rank, block, i); },
+                           [&](size_t, size_t i) { return sum(3, rank, i); }});
+  });
+}
+
+TEST(Multimem, AllGathersTakeAnyBufferOfAnyLength) {
+  each_rank(3, [](const SwitchRank& mine) {
+    const auto rank = static_cast<size_t>(mine.rank);
+    take_any_buffer(mine, {1, 3,
+                           [&](const void* in, void* out, size_t count) {
+                             return tuttiAllGather(in, out, count, tuttiInt32, mine.comm, mine.stream.handle());
+                           },
+                           [&](size_t, size_t i) { return number(rank, 0, i); },
+                           [&](size_t block, size_t i) { return number(block, 0, i); }});
   });
 }
 

@@ -10,13 +10,13 @@ RETURNING = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def is_overwriting(report):
-    """Is this the rule of src/exec/cuda/line_operands.hpp? One lane writes what came in lines over what another lane of the rank
+    """Is this the rule of src/exec/cuda/ll_operands.hpp? One lane writes what came in lines over what another lane of the rank
     has read to send it in lines, to fold it into what it sends so, or to put it into a message's slot (a message of several
     pieces, such as both blocks that a reduce-scatter of two sends up): the written value was made of the read one."""
     parts = re.split(r"^  (Write|Previous read|Read|Previous write) of size \d+ .*\n", report, flags=re.M)
     frames = {kind: text.lstrip().split("\n", 1)[0] for kind, text in zip(parts[1::2], parts[2::2])}
-    return ("data race" in parts[0] and set(frames) == {"Write", "Previous read"} and "copy_from_lines" in frames["Write"]
-            and re.search("MessageWords|FromLines|copy_block", frames["Previous read"]) is not None)
+    return ("data race" in parts[0] and set(frames) == {"Write", "Previous read"} and "WordBytes::store" in frames["Write"]
+            and re.search("MessageWords|WordBytes::load|copy_block", frames["Previous read"]) is not None)
 
 
 def named(report, twins):

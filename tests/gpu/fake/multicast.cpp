@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "config.hpp"
 #include "state.hpp"
 
 namespace fake {
@@ -59,10 +60,13 @@ unsigned char* Team::memory_of(uint32_t device) {
   return seen_[device] = static_cast<unsigned char*>(at);
 }
 
-uint32_t Team::places(size_t offset, void** places) {
+uint32_t Team::places(size_t offset, size_t bytes, void** places) {
   uint32_t count = 0;
   for (uint32_t device = 0; device < TeamPage::kMax; ++device) {
     if (!has(static_cast<int>(device))) continue;
+    const bool data = bytes == sizeof(uint64_t) * 2;  // not a signal
+    if (config().fails("deaf_switch", static_cast<int>(device))) continue;
+    if (data && config().fails("wrong_switch", static_cast<int>(device))) continue;
     unsigned char* const memory = memory_of(device);
     if (memory == nullptr) return 0;
     places[count++] = memory + offset;
@@ -76,7 +80,7 @@ uint32_t multicast_places(const void* address, size_t bytes, int device, void** 
   const Mapping* const mapping = memory().find(at);
   if (mapping == nullptr || mapping->physical == nullptr || mapping->physical->team == nullptr) return 0;
   if (at % bytes != 0 || !mapping->holds(at, bytes) || !memory().may_write(*mapping, device)) return 0;
-  return mapping->physical->team->places(at - mapping->base, places);
+  return mapping->physical->team->places(at - mapping->base, bytes, places);
 }
 
 }  // namespace fake

@@ -37,7 +37,7 @@ class Team {
   /// False: this process has bound nothing of that device.
   bool unbind(int device);
   /// Where the byte at `offset` is in the memory of each device; 0: some device has bound none.
-  uint32_t places(size_t offset, void** places);
+  uint32_t places(size_t offset, size_t bytes, void** places);
 
  private:
   unsigned char* memory_of(uint32_t device);

@@ -95,7 +95,8 @@ TEST(Methods, AcceptWhatTheyCanRunAndNothingElse) {
     }
     return names;
   };
-  EXPECT_EQ(accepts(exec::methods::nvls), std::set<std::string>{"all_reduce:two_shot"});
+  EXPECT_EQ(accepts(exec::methods::nvls),
+            (std::set<std::string>{"all_gather:one_shot", "all_reduce:two_shot", "reduce_scatter:one_shot"}));
   EXPECT_EQ(accepts(exec::methods::copy_engine), (std::set<std::string>{"all_gather:one_shot", "all_to_all:one_shot"}));
 }
 

@@ -75,18 +75,18 @@ TUTTI_DEVICE void store_ll128(const link::OutLink& out, const Words& words, cons
       both.high = words[first + i];
     }
     if (part + 1 == kThreads) both.high = flag;
-    ptx::store_whole(at, both, neighbours);
+    ptx::store_ll128(at, both, neighbours);
   }
 }
 
 /// Sends the message at `from` to those of the instruction's readers that get it in lines. All threads of the block:
 /// as many as a message has lines send it to one reader, and others at the same time to the next ones.
-template <class Stored, bool kWhole>
+template <class Stored, bool kLl128>
 TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, const Instruction& op,
                                 const unsigned char* from) {
   const MessageWords<Stored> words{Ll::header_of(rank.tag ^ op.salt, op.bytes), from, static_cast<uint32_t>(op.bytes)};
   const uint32_t lines = static_cast<uint32_t>(link::lines_of(words.bytes));
-  uint32_t threads = kWhole ? 8 : 1;
+  uint32_t threads = kLl128 ? 8 : 1;
   while (threads < lines && threads < ptx::block_size()) threads *= 2;
   if (2 * threads > ptx::block_size()) threads = ptx::block_size();
   const uint32_t number = ptx::thread_index() / threads, teams = ptx::block_size() / threads;
@@ -96,7 +96,7 @@ TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, co
   for (uint32_t i = op.outs.begin + number; i < op.outs.end; i += teams) {
     const Out& to = lane.tables->outs[i];
     if (to.delivery == Delivery::Ll) store_lines(rank.out[to.link], words, team);
-    if (kWhole && to.delivery == Delivery::Ll128) store_ll128(rank.out[to.link], words, team);
+    if (kLl128 && to.delivery == Delivery::Ll128) store_ll128(rank.out[to.link], words, team);
   }
 }
 

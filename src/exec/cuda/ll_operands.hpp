@@ -78,13 +78,13 @@ struct Half {
 };
 
 /// A segment whose messages come in lines of any form, or in memory: each thread has a word of all operands at a time.
-/// `kWhole`: some may come by LL128.
-template <class Stored, class Group, bool kWhole>
-class LineOperands {
+/// `kLl128`: some may come by LL128.
+template <class Stored, class Group, bool kLl128>
+class LlOperands {
  public:
   using Chunk = Half;
 
-  TUTTI_DEVICE LineOperands(const Group& group, const Segment& segment)
+  TUTTI_DEVICE LlOperands(const Group& group, const Segment& segment)
       : group_(group),
         first_(static_cast<uint32_t>(segment.at)),
         last_(first_ + static_cast<uint32_t>(segment.bytes)) {}
@@ -139,13 +139,13 @@ class LineOperands {
 
   /// Does each word of the operand come in a line of its own?
   TUTTI_DEVICE static bool is_line(const unsigned char* operand) {
-    return BlockOperands::in_lines(operand) && !(kWhole && BlockOperands::whole(operand));
+    return BlockOperands::in_lines(operand) && !(kLl128 && BlockOperands::by_ll128(operand));
   }
   /// Of an operand in memory or by LL128. False if it has not come yet.
   TUTTI_DEVICE bool load_other(const unsigned char* operand, uint64_t flag, uint32_t word, Half& half) const {
     uint64_t data = 0;
     bool complete = true;
-    if (kWhole && BlockOperands::in_lines(operand)) {
+    if (kLl128 && BlockOperands::in_lines(operand)) {
       link::Arrival arrival;
       arrival.data = reinterpret_cast<const unsigned char*>(BlockOperands::slot(operand));
       arrival.id = flag;
@@ -164,11 +164,11 @@ class LineOperands {
 /// A segment whose messages all come by LL128, or in memory, for a block of whole warps. Threads share the lines as
 /// their writers do: eight load one, 16 bytes each, and the last has the flag, of which a ballot tells the others.
 template <class Stored, class Group>
-class WholeLineOperands {
+class Ll128Operands {
  public:
   using Chunk = ptx::Pack;
 
-  TUTTI_DEVICE WholeLineOperands(const Group& group, const Segment& segment)
+  TUTTI_DEVICE Ll128Operands(const Group& group, const Segment& segment)
       : group_(group),
         first_(static_cast<uint32_t>(segment.at)),
         last_(first_ + static_cast<uint32_t>(segment.bytes)) {}
@@ -184,34 +184,33 @@ class WholeLineOperands {
     }
   }
 
-  /// As LineOperands::load().
+  /// As LlOperands::load().
   template <uint32_t kCount>
   TUTTI_DEVICE void load(uint32_t place, const BlockOperands& operands, uint32_t j, uint32_t end,
                          ptx::Pack (&loaded)[kCount]) const {
+    ptx::Words parts[kCount];
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
-      ptx::Words parts[kCount];
-      TUTTI_HD_UNROLLED
-      for (uint32_t i = 0; i < kCount; ++i) {
-        const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
-        const bool in_lines = BlockOperands::in_lines(operand);
-        parts[i] = ptx::load_whole(in_lines ? BlockOperands::slot(operand) + place : operands.anything());
-      }
+      load_parts(place, operands, j, end, parts);
       bool complete = true;
       TUTTI_HD_UNROLLED
       for (uint32_t i = 0; i < kCount; ++i) {
         const uint32_t number = j + i < end ? j + i : j;
-        loaded[i] = {{low(parts[i].low), high(parts[i].low), low(parts[i].high), high(parts[i].high)}};
-        if (BlockOperands::in_lines(operands.at[number])) {
-          complete = complete && !(has_flag(place) && parts[i].high != operands.flags[number]);
-        } else {
-          loaded[i] = from_memory(operands.at[number], place);
-        }
+        const bool waits = has_flag(place) && BlockOperands::in_lines(operands.at[number]);
+        complete = complete && !(waits && parts[i].high != operands.flags[number]);
       }
-      if (all_of_warp(complete)) return;
+      if (all_of_warp(complete)) break;
       if (all_of_warp(group_.keep_waiting(turn))) continue;
-      return group_.give_up();
+      group_.give_up();
+      break;
     }
+    load_parts(place, operands, j, end, parts);  // the flags have come: now with the data that came with them
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
+      loaded[i] = BlockOperands::in_lines(operand) ? pack_of(parts[i].low, parts[i].high) : from_memory(operand, place);
+    }
+    ptx::sync_warp();  // in place, another thread stores where this one, beyond the end, has loaded
   }
 
   TUTTI_DEVICE void store(uint32_t place, unsigned char* to, unsigned char* slot, const ptx::Pack& pack) const {
@@ -236,9 +235,24 @@ class WholeLineOperands {
     return WordBytes::of(word, first_, last_);
   }
 
+  /// The threads of the warp at once.
+  template <uint32_t kCount>
+  TUTTI_DEVICE static void load_parts(uint32_t place, const BlockOperands& operands, uint32_t j, uint32_t end,
+                                      ptx::Words (&parts)[kCount]) {
+    ptx::sync_warp();
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
+      const bool in_lines = BlockOperands::in_lines(operand);
+      parts[i] = ptx::load_ll128(in_lines ? BlockOperands::slot(operand) + place : operands.anything());
+    }
+  }
+
   TUTTI_DEVICE ptx::Pack from_memory(const unsigned char* operand, uint32_t place) const {
-    const uint64_t first = bytes_of(place, 0).template load<Stored>(operand);
-    const uint64_t second = bytes_of(place, 1).template load<Stored>(operand);
+    return pack_of(bytes_of(place, 0).template load<Stored>(operand),
+                   bytes_of(place, 1).template load<Stored>(operand));
+  }
+  TUTTI_DEVICE static ptx::Pack pack_of(uint64_t first, uint64_t second) {
     return {{low(first), high(first), low(second), high(second)}};
   }
   TUTTI_DEVICE static uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }

@@ -195,7 +195,14 @@ void Communicator::abort_driven() {
   }
 }
 
-exec::Pending* Communicator::begin(Work work, Status& status) {
+/// On the backends for which the calling threads do not run calls.
+void Communicator::start_held() {
+  for (const auto& on : on_) {
+    if (on->refused().empty() && !on->is_driven()) on->backend().start_held();
+  }
+}
+
+exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) {
   current_ = nullptr;
   if (has_failed() || left_) {
     status = unusable_status();
@@ -205,7 +212,7 @@ exec::Pending* Communicator::begin(Work work, Status& status) {
   const CallSpec& first = work.front().spec;
   const bool driven = on_[work.front().backend]->is_driven();
   try {
-    if (first.collective != Collective::SendRecv) return begin_collective(work.front());
+    if (first.collective != Collective::SendRecv) return begin_collective(work.front(), more_follow);
     return begin_transfers(work, status);
   } catch (const Error& error) {
     status =
@@ -220,7 +227,7 @@ exec::Pending* Communicator::begin(Work work, Status& status) {
   return nullptr;
 }
 
-exec::Pending* Communicator::begin_collective(const Call& call) {
+exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow) {
   BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
   if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
@@ -231,7 +238,8 @@ exec::Pending* Communicator::begin_collective(const Call& call) {
                         .in_region = &known.in_region,
                         .out_region = &known.out_region,
                         .scale = scale_of(call),
-                        .scale_by_address = call.scale_by_address};
+                        .scale_by_address = call.scale_by_address,
+                        .more_follow = more_follow};
   if (!on.is_driven()) return enqueue_asynchronously(on, *known.program, binding, call);
   binding.tag = next_tag(*known.program);
   return enqueue(on, *known.program, binding);

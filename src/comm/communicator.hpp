@@ -89,8 +89,10 @@ class Communicator {
   }
 
   /// Starts `work`, which must outlive `finish`, on the backend of its memory. Null if there is nothing to wait for: it
-  /// has been enqueued, has ended, or has failed with an error in `status`.
-  exec::Pending* begin(Work work, Status& status);
+  /// has been enqueued, has ended, or has failed with an error in `status`. `more_follow`: an asynchronous backend may
+  /// start it together with the next one, at the latest when start_held() is called.
+  exec::Pending* begin(Work work, Status& status, bool more_follow = false);
+  void start_held();
   /// Ends it; sets `status` if it failed.
   void finish(exec::Pending& pending, Status& status) {
     board_->leave(calls_);
@@ -169,7 +171,7 @@ class Communicator {
   void await_others(uint64_t ticket) const;
   std::unique_ptr<exec::Backend> make_host_backend();
   void abort_driven();
-  exec::Pending* begin_collective(const Call& call);
+  exec::Pending* begin_collective(const Call& call, bool more_follow);
   exec::Pending* begin_vector(BackendCalls& on, const Call& call);
   exec::Pending* enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding,
                                         const Call& call);

@@ -30,10 +30,22 @@ struct Progress {
     guard.emplace(*calls.comm, calls.tickets[next]);
     Status status;
     if (calls.comm->traces()) start = std::chrono::steady_clock::now();
-    pending = calls.comm->begin(calls.works[next++], status);
+    const bool more_follow = ++next < calls.works.size();
+    pending = calls.comm->begin(calls.works[next - 1], status, more_follow);
+    if (calls.works.size() > 1 && (pending != nullptr || !more_follow)) start_held(status);
     if (calls.comm->traces() && pending == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
     if (pending == nullptr) guard.reset();
     if (first.ok()) first = std::move(status);
+  }
+
+  /// What may have been held for the work that has just begun, which has not taken it along: it is of another backend,
+  /// or has failed.
+  void start_held(Status& status) const {
+    try {
+      calls.comm->start_held();
+    } catch (const Error& error) {
+      if (status.ok()) status = calls.comm->fail_internally(error.what());
+    }
   }
 
   void finish(Status& first) {

@@ -107,6 +107,9 @@ class Backend {
   /// counts collectives from 1, and something may repeat them. Throws Error(OutOfMemory) if there is no staging memory,
   /// and what waiting for that throws.
   virtual Pending* enqueue(Execution& execution, const Binding& binding) = 0;
+  /// Starts the calls that wait for the next one (Binding::more_follow), if there are any. A call for which nothing
+  /// follows starts them too.
+  virtual void start_held() {}
   /// Ends what runs: the communicator has failed.
   virtual void abort() = 0;
   /// Copies bytes of the backend's memory; asynchronously on a stream.

@@ -28,6 +28,7 @@ struct Binding {
   const void* scale = nullptr;    ///< pre-multiplied sums: one element, or
   bool scale_by_address = false;  ///< the address of one in the backend's memory
   void* stream = nullptr;         ///< on which an asynchronous backend enqueues the call
+  bool more_follow = false;       ///< it may be started with the next call: Backend::start_held()
   bool numbered = true;           ///< an asynchronous backend adds the number that it gives the call to the tag
 };
 

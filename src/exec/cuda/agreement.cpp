@@ -43,7 +43,7 @@ std::string CudaBackend::report() const {
                                           .model = device_.model(),
                                           .driver = driver_version(),
                                           .address = device_.address()},
-                            .blocks = resident_,
+                            .blocks = starts_.resident(),
                             .ll128_to = transport_.ll128_capable_peers(),
                             .why_no_nvls = env().nvls ? tutti::cuda::why_no_multicast(device_) : "TUTTI_NVLS is off",
                             .staging = transport_.staging_bytes()});
@@ -72,8 +72,7 @@ std::vector<Processor> CudaBackend::meet(const std::vector<std::string>& reports
                 ranks, peer, reports_[peer].blocks);
   }
   some_share_ = sharers.size() < reports_.size();
-  sharers_ = sharers[device_.id()];
-  max_blocks_ = std::clamp(resident_ / sharers_, 1U, static_cast<uint32_t>(env().max_blocks));
+  starts_.share(sharers[device_.id()], static_cast<uint32_t>(env().max_blocks));
   return processors;
 }
 

@@ -53,18 +53,15 @@ CudaBackend::CudaBackend(const BackendContext& context)
       links_(*this),
       calls_(record_.host(), *context.failed),
       streams_(device_),
-      threads_(static_cast<uint32_t>(env().block_threads)),
       programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()},
                 [this] { return runs(); }),
+      starts_(device_, static_cast<uint32_t>(env().block_threads)),
       copies_(
           !context.network->has_other_hosts() && context.wireup->ranks() > 1
               ? std::make_unique<Copies>(context, device_, reinterpret_cast<CUdeviceptr>(&record_.device()->counted))
               : nullptr),
       watcher_(context, gpu_, record_.host(), copies_.get(), [this] { close_calls(); }) {
   if (context.network->has_other_hosts()) proxy_.emplace(context, gpu_, record_.host(), sizes_.message);
-  load_kernels(device_);
-  resident_ = cuda::resident_blocks(device_, threads_);
-  if (resident_ == 0) throw_error(Code::Unsupported, "{} runs no block of {} threads", device_.name(), threads_);
   counters_ = reinterpret_cast<gpu::Counters*>(programs_.pool()->take(sizeof(gpu::Counters)).at);
   const gpu::Counters zero;
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
@@ -109,6 +106,7 @@ link::InLink CudaBackend::connect_in(Rank peer, uint32_t link_lane) {
 
 std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                 const Reduction* reduction) {
+  start_held();  // there may be no memory for the program before they have ended
   if (*geometry.method == methods::copy_engine) return copies_->compile(plan, geometry);
   if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, reduction);
   PeerTraits traits;
@@ -123,6 +121,7 @@ std::unique_ptr<Execution> CudaBackend::compile(const plan::RankPlan& plan, cons
 /// Between hosts a transfer has one replica: the proxy's thread passes all of them on. So has a fold that takes
 /// messages of other hosts' ranks, and what is sent to it.
 std::unique_ptr<Execution> CudaBackend::compile(const Direct& wanted, const Reduction* reduction) {
+  start_held();
   const Rank me = context_.wireup->rank(), ranks = context_.wireup->ranks();
   const auto far = [this](Rank peer) { return is_far(peer); };
   const Direct direct = proxy_ ? gpu::with_far_apart(wanted, far) : wanted;
@@ -156,12 +155,15 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   check(driver().cuStreamGetCaptureInfo(on.stream, &status, nullptr, &graph, nullptr, nullptr),
         "the stream cannot be used");
   const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (starts_.must_start_before(on) || captured != held_is_captured_) start_held();
+  held_is_captured_ = captured;
   if (!captured) streams_.follow_last(on);  // a graph's calls are ordered by who launches it
   const bool copied = *execution.program().method == methods::copy_engine;
   const uint64_t items = copied ? static_cast<const CopyExecution&>(execution).items : 1;
   const uint64_t counted = captured ? 0 : calls_.next(std::max<uint64_t>(1, gpu::kMaxCallsAhead / items));
   std::shared_ptr<void> used;
   if (copied) {
+    start_held();
     copies_->launch(static_cast<CopyExecution&>(execution), binding, on.stream, ++copied_, counted);
     if (captured) used = copies_->keep();
   } else {
@@ -172,7 +174,7 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
     keep_for_graph(graph, used);
   } else {
     calls_.add();
-    streams_.called(on);
+    if (!starts_.holds()) streams_.called(on);
   }
   watcher_.called(!captured && !copied);
   if (proxy_) proxy_->called(captured);
@@ -188,7 +190,8 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
     call.head = head_of(binding, counted);
     call.in = static_cast<const unsigned char*>(binding.in);
     call.out = static_cast<unsigned char*>(binding.out);
-    start(made.kernel, made.call.layout.items, &call, on);
+    start_held();
+    starts_.start(made.kernel, made.call.layout.items, &call, on);
     return multimem_->keep();
   }
   const auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
@@ -203,9 +206,23 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   programs_.write(on.stream, counted);
+  const bool batches = made.placed.batch.function != nullptr && made.parts.empty();
+  if (batches && (binding.more_follow || starts_.holds())) {
+    starts_.hold(made.placed.kernel, made.placed.batch, call, on);
+    if (!binding.more_follow) start_held();
+    return kept;
+  }
+  start_held();
   if (!made.parts.empty()) call.transfers.parts = programs_.parts(made.parts, on.stream, counted, kept);
-  start(made.placed.kernel, call.items, &call, on);
+  starts_.start(made.placed.kernel, call.items, &call, on);
   return kept;
+}
+
+void CudaBackend::start_held() {
+  if (!starts_.holds()) return;
+  const WithContext with(device_.context());
+  const UserStream on = starts_.start_held();
+  if (!held_is_captured_) streams_.called(on);
 }
 
 gpu::CallHead CudaBackend::head_of(const Binding& binding, uint64_t counted) {
@@ -215,31 +232,6 @@ gpu::CallHead CudaBackend::head_of(const Binding& binding, uint64_t counted) {
           .numbered = binding.numbered ? 1U : 0U,
           .launch = ++launches_,
           .counted = counted};
-}
-
-/// So many blocks run at the same time, as they wait for each other: of a green context only some.
-uint32_t CudaBackend::blocks_for(uint32_t items, const UserStream& on) const {
-  const uint32_t most = std::clamp(items, 1U, max_blocks_);
-  if (on.multiprocessors == 0) return most;
-  const uint64_t all = static_cast<uint64_t>(device_.multiprocessors()) * sharers_;
-  const uint64_t fit = uint64_t{resident_} * on.multiprocessors / all;
-  if (fit == 0) {
-    throw_error(Code::Unsupported,
-                "the stream's green context has {}, on which a block of {} threads for each of {} does not fit",
-                counted(on.multiprocessors, "multiprocessor"), threads_, counted(sharers_, "rank"));
-  }
-  return static_cast<uint32_t>(std::min<uint64_t>(most, fit));
-}
-
-void CudaBackend::start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on) {
-  void* parameters[] = {parameter};
-  const CUfunction function = on.multiprocessors == 0 ? kernel.function : kernel.of_any_context();
-  const CUresult result =
-      driver().cuLaunchKernel(function, blocks_for(items, on), 1, 1, threads_, 1, 1, 0, on.stream, parameters, nullptr);
-  if (result == CUDA_SUCCESS) return;
-  // After a fault every use of the device gives the fault's error: a launch may see it before the watcher does.
-  const bool device_failed = driver().cuStreamQuery(on.stream) == result;
-  check(result, device_failed ? fmt::format("{} has failed", device_.name()).c_str() : "the kernel cannot be launched");
 }
 
 /// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
@@ -274,6 +266,7 @@ std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit
 }
 
 void CudaBackend::copy(void* to, const void* from, uint64_t bytes, void* stream) {
+  start_held();
   const WithContext with(device_.context());
   check(driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
                                    static_cast<CUstream>(stream)),
@@ -281,6 +274,7 @@ void CudaBackend::copy(void* to, const void* from, uint64_t bytes, void* stream)
 }
 
 void CudaBackend::order(void* before, void* after) {
+  start_held();
   const WithContext with(device_.context());
   streams_.order(static_cast<CUstream>(before), static_cast<CUstream>(after));
 }

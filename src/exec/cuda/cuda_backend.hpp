@@ -14,6 +14,7 @@
 #include "exec/backend.hpp"
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/cuda_gpu.hpp"
+#include "exec/cuda/launches.hpp"
 #include "exec/cuda/multimem.hpp"
 #include "exec/cuda/pinned_record.hpp"
 #include "exec/cuda/programs.hpp"
@@ -49,6 +50,7 @@ class CudaBackend final : public Backend, private Connector {
   std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) override;
 
   Pending* enqueue(Execution& execution, const Binding& binding) override;
+  void start_held() override;
   void abort() override { watcher_.end_kernels(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;
@@ -98,8 +100,6 @@ class CudaBackend final : public Backend, private Connector {
   bool runs() const;
   std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, const UserStream& on,
                                       uint64_t counted);
-  uint32_t blocks_for(uint32_t items, const UserStream& on) const;
-  void start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on);
   gpu::CallHead head_of(const Binding& binding, uint64_t counted);
   void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
 
@@ -113,12 +113,12 @@ class CudaBackend final : public Backend, private Connector {
   Links links_;
   gpu::CallCount calls_;
   UserStreams streams_;
-  const uint32_t threads_;  // of a block
   Programs programs_;
   gpu::Counters* counters_ = nullptr;
-  uint32_t resident_ = 1, max_blocks_ = 1, sharers_ = 1;  // ranks on this GPU
-  std::vector<Report> reports_;                           // by rank
-  bool some_share_ = false;                               // a GPU with another rank
+  Launches starts_;
+  bool held_is_captured_ = false;
+  std::vector<Report> reports_;  // by rank
+  bool some_share_ = false;      // a GPU with another rank
   uint64_t launches_ = 0;
   bool has_captured_ = false;
   uint32_t copied_ = 0;                 // calls that were enqueued as copies

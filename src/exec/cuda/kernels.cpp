@@ -23,7 +23,8 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, LoadedKernel>;
-constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
+constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};                      // by KernelKind
+constexpr const char* kBatchKinds[] = {"tutti_batch_lanes_", "tutti_batch_ll_", "tutti_batch_ll_"};  // the same
 constexpr const char* kMultimem = "tutti_multimem_";
 
 /// A fatbin. Its library is of all devices.
@@ -101,6 +102,12 @@ Kernels load(const Device& device) {
       const std::string name = std::string(kind) + name_of(element);
       kernels[name] = module.kernel(device, name);
     }
+    const auto is_its = [&](std::string_view batched) { return batched == name_of(element); };
+    if (std::none_of(std::begin(gpu::kBatchTypes), std::end(gpu::kBatchTypes), is_its)) continue;
+    for (const char* const kind : kBatchKinds) {
+      const std::string name = std::string(kind) + name_of(element);
+      if (!kernels.contains(name)) kernels[name] = module.kernel(device, name);
+    }
   }
   return kernels;
 }
@@ -159,6 +166,12 @@ LoadedKernel lanes_kernel(const Device& device, const std::string& type, gpu::Ke
   const auto found = known.find(kKinds[static_cast<size_t>(kind)] + type);
   if (found == known.end()) throw_error(Code::InternalError, "no kernel folds elements of type {} on GPUs", type);
   return found->second;
+}
+
+LoadedKernel batch_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
+  const auto& known = kernels_of(device);
+  const auto found = known.find(kBatchKinds[static_cast<size_t>(kind)] + type);
+  return found == known.end() ? LoadedKernel() : found->second;
 }
 
 LoadedKernel multimem_kernel(const Device& device, const std::string& operation) {

@@ -14,7 +14,8 @@ namespace {
 enum class Verdict : uint32_t { Goes, Stops };
 
 /// The work of one block. Its leader alone calls what does not say otherwise. Of a short call it is the only block.
-template <class T, gpu::KernelKind kKind>
+/// `kBatch`: another call of the same launch may follow, where the end of a kernel orders nothing.
+template <class T, gpu::KernelKind kKind, bool kBatch>
 class Block {
  public:
   using Wire = BlockWire<kKind>;
@@ -159,7 +160,9 @@ class Block {
 
   /// The last block prepares the next call: nobody looks at this call's lanes any more.
   TUTTI_DEVICE void leave() const {
+    if constexpr (kBatch) ptx::fence<ptx::Scope::Device>();  // what this block has done, before it says so …
     if (kKind != gpu::KernelKind::Short && !frame_.is_last()) return;
+    if constexpr (kBatch) ptx::fence<ptx::Scope::Device>();  // … and what all have done, before the next call begins
     TUTTI_HD_ROLLED
     for (uint32_t item = 0; item < call_.items; ++item) {
       LaneState& done = lane(item);
@@ -167,6 +170,7 @@ class Block {
       done.arrived = 0;
       done.next = done.uncommitted = nullptr;
     }
+    if constexpr (kBatch) ptx::fence<ptx::Scope::Device>();
     frame_.end();
   }
 
@@ -180,7 +184,30 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
   if constexpr (Stamps::kBuilds<T>) {
     TUTTI_SHARED(BlockShared, shared);
     const BlockGroup group(shared, &call.head.record->abort);
-    Block<T, kKind>(call, group).run();
+    Block<T, kKind, false>(call, group).run();
+  } else {
+    ptx::trap();
+  }
+}
+
+/// Calls in turn. All blocks take part in each, and none begins one before all have ended the one before: they wait for
+/// the counter of ended calls, which does not change while a block has yet to leave.
+template <class T, gpu::KernelKind kKind>
+TUTTI_DEVICE void run_batch(const gpu::LanesBatch& batch) {
+  if constexpr (Stamps::kBuilds<T>) {
+    TUTTI_SHARED(BlockShared, shared);
+    const uint64_t* const calls = &batch.calls[0].head.counters->calls;
+    const uint64_t before = SystemMemory::load(calls);
+    TUTTI_HD_ROLLED
+    for (uint32_t i = 0; i < batch.count; ++i) {
+      if (BlockGroup::leader()) {
+        TUTTI_HD_ROLLED
+        while (ptx::load_acquire<ptx::Scope::Device>(calls) - before < i) ptx::poll_pause();
+      }
+      BlockGroup::sync();
+      const BlockGroup group(shared, &batch.calls[i].head.record->abort);
+      Block<T, kKind, true>(batch.calls[i], group).run();
+    }
   } else {
     ptx::trap();
   }
@@ -197,6 +224,13 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
   TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
     run_lanes<T, gpu::KernelKind::Short>(arguments);                                                                   \
   }
+#define TUTTI_BATCH_OF(text, T)                                                  \
+  TUTTI_KERNEL(tutti_batch_lanes_##text, gpu::LanesBatch, gpu::kMaxThreads, 2) { \
+    run_batch<T, gpu::KernelKind::Slots>(arguments);                             \
+  }                                                                              \
+  TUTTI_KERNEL(tutti_batch_ll_##text, gpu::LanesBatch, gpu::kMaxThreads, 2) {    \
+    run_batch<T, gpu::KernelKind::Ll>(arguments);                                \
+  }
 // The build compiles the kernels of integers and those of floats beside each other.
 #ifdef TUTTI_WITHOUT_INTEGERS
 #define TUTTI_LANES_Signed(text, T)
@@ -212,5 +246,16 @@ TUTTI_DEVICE void run_lanes(const gpu::LanesCall& call) {
 #endif
 #define TUTTI_LANES(name, text, bytes, kind, c, T, ...) TUTTI_LANES_##kind(text, T)
 TUTTI_TYPES(TUTTI_LANES)
+// Of the types that groups of calls usually have (gpu::kBatchTypes); bits of all types of these sizes are moved as
+// integers.
+#ifndef TUTTI_WITHOUT_INTEGERS
+TUTTI_BATCH_OF(u16, Plain<uint16_t>)
+TUTTI_BATCH_OF(u32, Plain<uint32_t>)
+#endif
+#ifndef TUTTI_WITHOUT_FLOATS
+TUTTI_BATCH_OF(f16, F16)
+TUTTI_BATCH_OF(bf16, Bf16)
+TUTTI_BATCH_OF(f32, Plain<float>)
+#endif
 
 }  // namespace tutti::exec::cuda

@@ -60,6 +60,7 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
                        const Reduction* reduction, bool own_tables) {
   add_links();
   const Arithmetic arithmetic = arithmetic_of(reduction);
+  const std::string elements = reduction != nullptr ? kernel_type(*reduction) : type;
   const gpu::Surroundings around{
       .out = out_, .in = in_, .workspace = workspace_for(program), .staging = staging_, .own_tables = own_tables};
   const uint64_t bytes = gpu::make_image(program, links, arithmetic, around, nullptr).bytes.size();
@@ -73,7 +74,8 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
                    .lanes = static_cast<uint32_t>(program.last.lanes.size()),
                    .window_bytes = program.window_bytes,
                    .transfers = {.firsts = image.firsts}},
-          .kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, kind_of(program)),
+          .kernel = lanes_kernel(device_, elements, kind_of(program)),
+          .batch = batch_kernel(device_, elements, kind_of(program)),
           .memory = owner_of(block)};
 }
 

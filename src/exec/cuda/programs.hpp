@@ -25,7 +25,7 @@ namespace tutti::exec::cuda {
 /// A program in the memory of the GPU.
 struct Placed {
   gpu::LanesCall call;  ///< all that is equal in every launch
-  LoadedKernel kernel;
+  LoadedKernel kernel, batch;
   std::shared_ptr<void> memory;  ///< given back when no graph needs it either
 };
 

@@ -104,4 +104,13 @@ struct LanesCall {
   TransfersCall transfers;
 };
 
+/// Calls of a group that one launch runs in turn: each begins when the one before it has ended.
+inline constexpr uint32_t kMaxBatch = 16;
+inline constexpr const char* kBatchTypes[] = {"u16", "u32", "f16", "bf16", "f32"};  ///< that have kernels for it
+struct LanesBatch {
+  uint32_t count = 0;
+  LanesCall calls[kMaxBatch];
+};
+static_assert(sizeof(LanesBatch) <= 32764, "what a kernel's parameters may take, from CUDA 12.1 on");
+
 }  // namespace tutti::exec::gpu

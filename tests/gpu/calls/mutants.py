@@ -54,7 +54,8 @@ def compile_twins(folder, root, entry, compiler, flags, change=None):
         text = texts.get(file) or (root / file).read_text()
         assert text.count(old) == 1, f"{name}: {file} has changed: change this test too"
         texts[file] = text.replace(old, new)
-    texts["src/exec/cuda/lanes.cu"] = texts["src/exec/cuda/lanes.cu"].replace("run_lanes<T,", "run_lanes<Plain<float>,")
+    for run in ("run_lanes", "run_batch"):
+        texts["src/exec/cuda/lanes.cu"] = texts["src/exec/cuda/lanes.cu"].replace(run + "<T,", run + "<Plain<float>,")
     for file, text in texts.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text)

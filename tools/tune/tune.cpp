@@ -85,10 +85,7 @@ class Tuning {
     resume();
     std::vector<Cell> cells = options_.on_gpus() ? cells_on_gpus() : cells_in_host_memory();
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
-    const auto nvls = std::stable_partition(cells.begin(), cells.end(),
-                                            [](const Cell& cell) { return cell.method != exec::methods::nvls.name; });
-    for (const std::vector<Cell>& job : jobs_of({cells.begin(), nvls})) measure(job);
-    measure_nvls({nvls, cells.end()});
+    for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
     save();
     if (many_hosts_) share();
     unlink(partial_path_.c_str());
@@ -231,18 +228,6 @@ class Tuning {
     if (task.cells.empty()) return;
     if (!options_.on_gpus()) check_room(task.cells, ranks_);
     start(task, ranks_, 1);
-  }
-
-  /// Whether its memory can be made is known when it is tried.
-  void measure_nvls(const std::vector<Cell>& cells) {
-    try {
-      for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
-    } catch (const Error&) {
-      constexpr int kSignalled = 128;
-      if (status_ > kSignalled) throw;
-      reread();
-      fmt::print(stderr, "{}: the ranks say why nvls cannot be measured; the profile has no times of it\n", kSpeaker);
-    }
   }
 
   /// Adds this situation's times to what the profile has of others.

@@ -10,7 +10,8 @@ For each GPU that the fatbin holds code for, and each kernel:
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_ll_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes, and there is no other fence of
 the system but those that order what instructions publish, at three places: before a lane waits, before an instruction's
-moves, after them. Those of short calls, all in lines (tutti_short_*), have no fence.
+moves, after them. Those of short calls, all in lines (tutti_short_*), have no fence. Those of several calls (tutti_batch_*)
+are like those of one.
 
 Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
 instructions alone, and order these with others by fence.proxy.alias.
@@ -169,12 +170,13 @@ def examine(cubin, ptx=None):
     usage = output(CUOBJDUMP, "-res-usage", cubin)
     registers = {name: int(number) for name, number in re.findall(r"Function (\w+):\s+REG:(\d+)", usage)}
     kernels = by_function(output(NVDISASM, "-c", cubin), r"^\.text\.(\w+):")
-    for kind in ("lanes", "lines", "short", "multimem"):
+    for kind in ("lanes", "ll", "short", "batch", "multimem"):
         codes = [code for name, code in kernels.items() if name.startswith(f"tutti_{kind}_")]
         if not codes:
             continue
         print(f"  tutti_{kind}_*: {len(codes)} kernels")
-    return {name: wrong_with(name, code, registers[name], (ptx or {}).get(name)) for name, code in kernels.items()}
+    # By the names of those that run one call.
+    return {name: wrong_with(name.replace("tutti_batch_", "tutti_"), code, registers[name], (ptx or {}).get(name)) for name, code in kernels.items()}
 
 
 OCCUPANCY = r"""

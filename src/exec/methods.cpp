@@ -68,7 +68,7 @@ void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
   cost.sent = cost.received = both ? plan::Ratio(ranks + 1, ranks) : plan::Ratio(ranks);
   const double copied = both ? 2 : n, folded = both ? 1 / n : 1;
   price_kernel(prices);
-  prices.inside.beta /= known.cuda_multimem_share;
+  prices.inside.beta /= machine_constants().cuda_multimem_share;
   bound_by_blocks(prices, (copied * known.cuda_block_local + folded * known.cuda_block_peer) / cost.sent.value(),
                   width);
   prices.gamma = 0;

@@ -105,9 +105,11 @@ class Explain(unittest.TestCase):
         for size, at_least, at_most in (("8", 4e-6, 7e-6), ("64K", 6e-6, 12e-6), ("1M", 10e-6, 20e-6)):
             chosen = explained("all_reduce", "--bytes", size, "-n", "8", "--topo", hgx, "--device", "cuda")["candidates"][0]
             self.assertTrue(at_least <= chosen["seconds"] <= at_most, (size, chosen))
-        large = explained("all_reduce", "--bytes", "256M", "-n", "8", "--topo", hgx, "--device", "cuda")["candidates"][0]
-        self.assertGreaterEqual(256 * 2**20 * 2 * 7 / 8 / large["seconds"], 350e9)
-        self.assertEqual(large["method"], "get")
+        for switch, method, least in (("1", "nvls", 440e9), ("0", "get", 350e9)):
+            large = explained("all_reduce", "--bytes", "256M", "-n", "8", "--topo", hgx, "--device", "cuda",
+                              env={"TUTTI_NVLS": switch})["candidates"][0]
+            self.assertEqual(large["method"], method)
+            self.assertTrue(least <= 256 * 2**20 * 2 * 7 / 8 / large["seconds"] <= 500e9, large)
         pair = explained("broadcast", "--bytes", "256M", "-n", "2", "--topo", hgx, "--device", "cuda")["candidates"][0]
         self.assertGreaterEqual(256 * 2**20 / pair["seconds"], 200e9)
 

@@ -42,8 +42,9 @@ run([], never=("ignored",), NCCL_IB_HCA="mlx5_0,mlx5_1")
 run([], NCCL_P2P_DISABLE="1", NCCL_BUFFSIZE="1048576", NCCL_IB_DISABLE="1")
 run(["NCCL_BUFFSIZE is ignored"], NCCL_BUFFSIZE="12")
 run([], NCCL_SOCKET_IFNAME="lo", NCCL_SHM_DISABLE="1")
-text = run(["NCCL_NVLS_ENABLE is set and ignored"], NCCL_NVLS_ENABLE="0")
-if text.count("NCCL_NVLS_ENABLE") != 2:
+run([], never=("tutti",), NCCL_NVLS_ENABLE="0")
+text = run(["NCCL_NVLS_CHUNKSIZE is set and ignored"], NCCL_NVLS_CHUNKSIZE="0")
+if text.count("NCCL_NVLS_CHUNKSIZE") != 2:
     problems.append(f"a variable without a meaning is named once by each of 2 processes:\n{text}")
 
 

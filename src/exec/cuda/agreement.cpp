@@ -1,5 +1,6 @@
 // What ranks with GPUs tell each other when a communicator is made, and what follows: which methods they can use.
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "base/env.hpp"
@@ -160,7 +161,7 @@ std::string CudaBackend::why_no_nvls() const {
 }
 
 /// The switch between the ranks' GPUs. Returns why there is none. Hardware that says it can and then does not is worth
-/// a warning; who asked for it gets an error, or is told that times of the profile are of no use.
+/// a warning, once a process; who asked for it gets an error, or is told that times of the profile are of no use.
 std::string CudaBackend::agree_on_nvls(const WantedMethods& wanted, const Exchange& exchange) {
   std::string why = why_no_nvls();
   const bool should = why.empty();
@@ -169,7 +170,7 @@ std::string CudaBackend::agree_on_nvls(const WantedMethods& wanted, const Exchan
   if (wanted.forced.contains(methods::nvls.name)) return why;
   if (wanted.measured.contains(methods::nvls.name)) {
     log_warn("the profile has times of nvls, which cannot be used: {}", why);
-  } else if (should) {
+  } else if (static std::atomic<bool> told = false; should && !told.exchange(true)) {
     log_warn(
         "the NVLink switch is not used to fold and multicast, though the GPUs say that it could: {}; TUTTI_NVLS=0 "
         "leaves it alone",

@@ -206,7 +206,7 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   programs_.write(on.stream, counted);
-  const bool batches = made.placed.batch.function != nullptr && made.parts.empty();
+  const bool batches = made.placed.batch.function != nullptr && call.transfers.message == 0;
   if (batches && (binding.more_follow || starts_.holds())) {
     starts_.hold(made.placed.kernel, made.placed.batch, call, on);
     if (!binding.more_follow) start_held();

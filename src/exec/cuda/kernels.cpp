@@ -23,8 +23,8 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, LoadedKernel>;
-constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};                      // by KernelKind
-constexpr const char* kBatchKinds[] = {"tutti_batch_lanes_", "tutti_batch_ll_", "tutti_batch_ll_"};  // the same
+constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
+constexpr const char* kBatch = "tutti_batch_ll_";
 constexpr const char* kMultimem = "tutti_multimem_";
 
 /// A fatbin. Its library is of all devices.
@@ -104,10 +104,8 @@ Kernels load(const Device& device) {
     }
     const auto is_its = [&](std::string_view batched) { return batched == name_of(element); };
     if (std::none_of(std::begin(gpu::kBatchTypes), std::end(gpu::kBatchTypes), is_its)) continue;
-    for (const char* const kind : kBatchKinds) {
-      const std::string name = std::string(kind) + name_of(element);
-      if (!kernels.contains(name)) kernels[name] = module.kernel(device, name);
-    }
+    const std::string name = std::string(kBatch) + name_of(element);
+    kernels[name] = module.kernel(device, name);
   }
   return kernels;
 }
@@ -168,9 +166,9 @@ LoadedKernel lanes_kernel(const Device& device, const std::string& type, gpu::Ke
   return found->second;
 }
 
-LoadedKernel batch_kernel(const Device& device, const std::string& type, gpu::KernelKind kind) {
+LoadedKernel batch_kernel(const Device& device, const std::string& type) {
   const auto& known = kernels_of(device);
-  const auto found = known.find(kBatchKinds[static_cast<size_t>(kind)] + type);
+  const auto found = known.find(kBatch + type);
   return found == known.end() ? LoadedKernel() : found->second;
 }
 

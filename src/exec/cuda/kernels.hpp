@@ -24,8 +24,8 @@ std::string code_on(const tutti::cuda::Device& device);
 /// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
 /// run it.
 LoadedKernel lanes_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);
-/// The one that runs several such calls in turn; without functions: there is none.
-LoadedKernel batch_kernel(const tutti::cuda::Device& device, const std::string& type, gpu::KernelKind kind);
+/// The one that runs several calls in turn, none of which reads in place; without functions: there is none.
+LoadedKernel batch_kernel(const tutti::cuda::Device& device, const std::string& type);
 /// The type of this size for programs that fold nothing, or bits.
 const char* word_of(uint32_t element_bytes);
 /// The type whose kernel folds elements so.

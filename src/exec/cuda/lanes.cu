@@ -224,12 +224,9 @@ TUTTI_DEVICE void run_batch(const gpu::LanesBatch& batch) {
   TUTTI_KERNEL(tutti_short_##text, gpu::LanesCall, gpu::kMaxThreads, 2) {                                              \
     run_lanes<T, gpu::KernelKind::Short>(arguments);                                                                   \
   }
-#define TUTTI_BATCH_OF(text, T)                                                  \
-  TUTTI_KERNEL(tutti_batch_lanes_##text, gpu::LanesBatch, gpu::kMaxThreads, 2) { \
-    run_batch<T, gpu::KernelKind::Slots>(arguments);                             \
-  }                                                                              \
-  TUTTI_KERNEL(tutti_batch_ll_##text, gpu::LanesBatch, gpu::kMaxThreads, 2) {    \
-    run_batch<T, gpu::KernelKind::Ll>(arguments);                                \
+#define TUTTI_BATCH_OF(text, T)                                               \
+  TUTTI_KERNEL(tutti_batch_ll_##text, gpu::LanesBatch, gpu::kMaxThreads, 2) { \
+    run_batch<T, gpu::KernelKind::Ll>(arguments);                             \
   }
 // The build compiles the kernels of integers and those of floats beside each other.
 #ifdef TUTTI_WITHOUT_INTEGERS
@@ -247,13 +244,12 @@ TUTTI_DEVICE void run_batch(const gpu::LanesBatch& batch) {
 #define TUTTI_LANES(name, text, bytes, kind, c, T, ...) TUTTI_LANES_##kind(text, T)
 TUTTI_TYPES(TUTTI_LANES)
 // Of the types that groups of calls usually have (gpu::kBatchTypes); bits of all types of these sizes are moved as
-// integers.
+// integers. They run calls with messages in slots and in lines; those that read in place are long, and gain nothing.
 #ifndef TUTTI_WITHOUT_INTEGERS
 TUTTI_BATCH_OF(u16, Plain<uint16_t>)
 TUTTI_BATCH_OF(u32, Plain<uint32_t>)
 #endif
 #ifndef TUTTI_WITHOUT_FLOATS
-TUTTI_BATCH_OF(f16, F16)
 TUTTI_BATCH_OF(bf16, Bf16)
 TUTTI_BATCH_OF(f32, Plain<float>)
 #endif

@@ -7,6 +7,7 @@
 #include "base/format.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/gpu/transfers.hpp"
+#include "exec/method.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -75,7 +76,7 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
                    .window_bytes = program.window_bytes,
                    .transfers = {.firsts = image.firsts}},
           .kernel = lanes_kernel(device_, elements, kind_of(program)),
-          .batch = batch_kernel(device_, elements, kind_of(program)),
+          .batch = program.method->reads_in_place ? LoadedKernel() : batch_kernel(device_, elements),
           .memory = owner_of(block)};
 }
 

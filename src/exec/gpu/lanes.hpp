@@ -106,7 +106,7 @@ struct LanesCall {
 
 /// Calls of a group that one launch runs in turn: each begins when the one before it has ended.
 inline constexpr uint32_t kMaxBatch = 16;
-inline constexpr const char* kBatchTypes[] = {"u16", "u32", "f16", "bf16", "f32"};  ///< that have kernels for it
+inline constexpr const char* kBatchTypes[] = {"u16", "u32", "bf16", "f32"};  ///< that have kernels for it
 struct LanesBatch {
   uint32_t count = 0;
   LanesCall calls[kMaxBatch];

@@ -72,6 +72,8 @@ def by_function(listing, begins):
 def accesses(ptx):
     """How often the source acquires and releases at system scope, by kernel."""
     kernels = by_function(ptx, r"^\.(?:visible|weak)? *\.entry (\w+)")
+    # A function may follow.
+    kernels = {name: re.split(r"^(?:\.\w+ +)?\.func\b", text, maxsplit=1, flags=re.M)[0] for name, text in kernels.items()}
     return {name: {**{kind: len(re.findall(rf"\b{kind}\.sys\b", text)) for kind in ("ld.acquire", "st.release", "fence.acq_rel")},
                    **{kind: text.count(kind) for kind in ("multimem.ld_reduce", "multimem.st", "fence.proxy.alias")}}
             for name, text in kernels.items()}

@@ -103,7 +103,7 @@ TEST(Batches, AGroupOfCollectivesIsOneLaunch) {
   }
 }
 
-/// Calls of other types and lengths, and of lines and slots, have kernels of their own; their order is kept.
+/// Calls of other types have kernels of their own; their order is kept.
 TEST(Batches, CallsOfAllKindsKeepTheirOrder) {
   constexpr size_t kCount = 100000;
   each_rank(8, kCount, [](const Chain& mine) {
@@ -121,6 +121,24 @@ TEST(Batches, CallsOfAllKindsKeepTheirOrder) {
       ASSERT_TUTTI(tuttiGroupEnd());
       EXPECT_EQ(mine.result(8, 100), sum_after(5, 100));
       EXPECT_EQ(mine.result(1, kCount), sum_after(1, kCount));
+    }
+  });
+}
+
+/// Sends and receives have programs of another kind.
+TEST(Batches, TransfersAmidAGroup) {
+  each_rank(4, 1000, [](const Chain& mine) {
+    for (int turn = 0; turn < 3; ++turn) {
+      mine.start();
+      ASSERT_TUTTI(tuttiGroupStart());
+      mine.sum_up(0, 1000);
+      mine.sum_up(1, 1000);
+      ASSERT_TUTTI(tuttiSend(mine.at(0), 1000, tuttiFloat32, 1 - mine.rank, mine.comm, mine.stream.handle()));
+      ASSERT_TUTTI(tuttiRecv(mine.at(4), 1000, tuttiFloat32, 1 - mine.rank, mine.comm, mine.stream.handle()));
+      mine.sum_up(2, 1000);
+      ASSERT_TUTTI(tuttiGroupEnd());
+      EXPECT_EQ(mine.result(3, 1000), sum_after(3, 1000));
+      EXPECT_EQ(mine.result(4, 1000), std::vector<float>(1000, static_cast<float>(2 - mine.rank)));
     }
   });
 }

@@ -140,14 +140,18 @@ std::shared_ptr<GpuRun> GpuWork::run() const {
 
 /// Only messages between two ranks are enqueued later, by a thread, while their ranks connect.
 void GpuWork::wait_until_enqueued() {
-  std::unique_lock lock(mutex_);
-  if (run_ != nullptr || completed_) return;
-  if (collecting_) {
-    C10_THROW_ERROR(DistBackendError,
-                    "wait: the call is one of a group of calls that has not ended: wait for the group");
+  const auto is_enqueued = [this] { return run_ != nullptr || completed_; };
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_enqueued()) return;
+    if (collecting_) {
+      C10_THROW_ERROR(DistBackendError,
+                      "wait: the call is one of a group of calls that has not ended: wait for the group");
+    }
   }
-  const WithoutGil without;
-  while (!cv_.wait_for(lock, milliseconds(50), [this] { return run_ != nullptr || completed_; })) {
+  const WithoutGil without;  // before the lock: who takes the interpreter again may wait for one who waits for the lock
+  std::unique_lock lock(mutex_);
+  while (!cv_.wait_for(lock, milliseconds(50), is_enqueued)) {
     lock.unlock();
     check_signals();
     lock.lock();
@@ -216,11 +220,6 @@ c10::intrusive_ptr<c10::ivalue::Future> GpuWork::getFuture() {
 }
 
 // ---- the end
-
-bool GpuWork::has_ended() const {
-  const std::lock_guard lock(mutex_);
-  return completed_;
-}
 
 std::exception_ptr GpuWork::late() const {
   try {

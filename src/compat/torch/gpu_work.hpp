@@ -111,7 +111,6 @@ class GpuWork : public Work {
   /// The error of a call that its own time-out has ended.
   std::exception_ptr late() const;
   void ended(std::exception_ptr error);
-  bool has_ended() const;
 
  private:
   void wait_until_enqueued();

@@ -1,5 +1,6 @@
 """Order on streams: what waits for what, how long tensors are kept, and calls in graphs."""
 
+import threading
 import time
 import unittest
 
@@ -177,6 +178,31 @@ def graphs(rank, ranks):
     assert skipped() == 0
 
 
+def polled(rank, ranks):
+    """A thread that has the interpreter asks for a message's state while another one waits until it is enqueued."""
+    use_gpu(rank)
+    store = dist.distributed_c10d._get_default_store()
+    data = torch.full((10,), float(rank)).cuda()
+    if rank == 1:
+        store.wait(["polled"])
+        time.sleep(0.1)
+        dist.send(data, 0)
+        return
+    work = dist.irecv(data, 1)
+
+
+    def poll():
+        while not work.is_completed():
+            pass
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    store.set("polled", "1")
+    work.get_future().wait()  # unlike `wait`, it is called with the interpreter's lock
+    poller.join()
+    same(data, torch.ones(10))
+
+
 def host_waits(rank, ranks):
     """With a time `wait` is the host's, and so is a barrier's."""
     connected(rank)
@@ -204,6 +230,9 @@ class Streams(unittest.TestCase):
 
     def test_tensors_are_kept(self):
         run(2, tensors_are_kept)
+
+    def test_polled(self):
+        run(2, polled, within=30)
 
     def test_futures(self):
         run(2, futures)

@@ -38,6 +38,10 @@ void GpuCalls::check_device(const char* call, c10::Device device) {
                         " since its first call, and this tensor is on ", device));
 }
 
+void GpuCalls::check_open() const {
+  if (closed_) throw tutti::Error(tutti::Code::Aborted, c10::str("rank ", rank_, ": the group was shut down"));
+}
+
 std::unique_ptr<GpuCalls::Channel> GpuCalls::make(const std::string& key, const std::string& name, int rank,
                                                   int ranks) {
   const c10::Device device = *device_;
@@ -49,12 +53,25 @@ std::unique_ptr<GpuCalls::Channel> GpuCalls::make(const std::string& key, const 
   }
   const c10::DeviceGuard guard(device);
   use_device(device);
-  const auto check = [this] {
-    if (closed_) throw tutti::Error(tutti::Code::Aborted, c10::str("rank ", rank_, ": the group was shut down"));
-  };
   const tuttiComm_t made = join(
-      *store_, {.key = key, .name = name, .rank = rank, .ranks = ranks, .timeout = facts_->timeout(), .check = check});
+      *store_, {.key = key, .name = name, .rank = rank, .ranks = ranks, .timeout = facts_->timeout(), .check = [this] {
+                  check_open();
+                }});
   return std::make_unique<Channel>(made, pooled_stream(device));
+}
+
+/// abort() and close() set `closed_` and then go through the communicators that are stored. One that was being made may
+/// have missed that: it is aborted here.
+void GpuCalls::keep(std::unique_ptr<Channel>& slot, std::unique_ptr<Channel> made) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      slot = std::move(made);
+      return;
+    }
+  }
+  made->comm->abort();
+  check_open();
 }
 
 void GpuCalls::connect(const char* call, c10::Device device) {
@@ -62,9 +79,7 @@ void GpuCalls::connect(const char* call, c10::Device device) {
   const WithoutGil without;
   const std::lock_guard connecting(connecting_);
   if (group_comm() != nullptr) return;
-  auto made = make("gpu", facts_->name, rank_, ranks_);
-  const std::lock_guard lock(mutex_);
-  group_ = std::move(made);
+  keep(group_, make("gpu", facts_->name, rank_, ranks_));
 }
 
 GpuCalls::Pair& GpuCalls::pair_with(int peer) {
@@ -84,9 +99,8 @@ GpuCalls::Channel& GpuCalls::open(Pair& pair, int from, int to) {
   const auto name = [&](int a, int b) { return c10::str(facts_->name, " ", a, "->", b); };
   auto upward = make(c10::str("gpu from ", low, " to ", high), name(low, high), rank_ == low ? 0 : 1, 2);
   auto downward = make(c10::str("gpu from ", high, " to ", low), name(high, low), rank_ == high ? 0 : 1, 2);
-  const std::lock_guard lock(mutex_);
-  pair.channels[0] = std::move(upward);
-  pair.channels[1] = std::move(downward);
+  keep(pair.channels[0], std::move(upward));
+  keep(pair.channels[1], std::move(downward));
   return *pair.channels[up ? 0 : 1];
 }
 
@@ -239,6 +253,11 @@ void GpuCalls::look() {
 
 // ---- the end
 
+void GpuCalls::shut() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
 void GpuCalls::set_timeout(double seconds) {
   for (Channel* channel : channels()) channel->comm->set_timeout(seconds);
 }
@@ -251,7 +270,7 @@ tuttiResult_t GpuCalls::state() const {
 }
 
 void GpuCalls::abort() {
-  closed_ = true;
+  shut();
   for (Channel* channel : channels()) channel->comm->abort();
 }
 
@@ -262,7 +281,7 @@ void GpuCalls::close() {
     for (const auto& [peer, pair] : pairs_) pairs.push_back(pair.get());
   }
   for (Pair* pair : pairs) pair->queue.drain();
-  closed_ = true;
+  shut();
   std::exception_ptr first;
   for (Channel* channel : channels()) {
     try {

@@ -71,7 +71,10 @@ class GpuCalls {
   };
 
   void check_device(const char* call, c10::Device device);
+  void check_open() const;
   std::unique_ptr<Channel> make(const std::string& key, const std::string& name, int rank, int ranks);
+  /// Into `slot`; aborts it and throws if the group was shut down while it was made.
+  void keep(std::unique_ptr<Channel>& slot, std::unique_ptr<Channel> made);
   Pair& pair_with(int peer);
   Channel& open(Pair& pair, int from, int to);
   /// On `on`, which already waits for what comes before.
@@ -79,6 +82,8 @@ class GpuCalls {
   void watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run);
   void look();
   std::vector<Channel*> channels() const;
+  /// No communicator is made from now on.
+  void shut();
 
   /// Holds no work: that has the results.
   struct Watched {
@@ -93,7 +98,7 @@ class GpuCalls {
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<GroupFacts> facts_;
   const int rank_, ranks_;
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_{false};  // set under mutex_: whoever stores a communicator then sees it
   std::mutex connecting_;
   mutable std::mutex mutex_;  // of what follows
   std::optional<c10::Device> device_;

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import tempfile
+import threading
 import time
 import unittest
 from datetime import timedelta
@@ -14,6 +16,13 @@ from ranks import error_of, run
 
 def backend():
     return dist.group.WORLD._get_backend(torch.device("cuda"))
+
+
+def ignoring_errors(call, *args):
+    try:
+        call(*args)
+    except RuntimeError:
+        pass
 
 
 def connected(rank, ranks):
@@ -152,6 +161,28 @@ def alone(rank, ranks):
     assert "timed out" in error or "left" in error or "died" in error, error
 
 
+def aborts_while_connecting(rank, ranks, folder):
+    """abort() comes when the other rank has joined, and this one's thread is about to see that it has."""
+    device = use_gpu(rank)
+    data = torch.ones(4).cuda()
+    for turn in range(12):
+        group = dist.new_group()
+        of_gpu, flag = group._get_backend(device), f"{folder}/{turn}"
+        if rank == 1:
+            time.sleep(0.05)
+            ignoring_errors(of_gpu.eager_connect_single_device, device)  # an abort of rank 0
+            open(flag, "w").close()
+            continue
+        connecting = threading.Thread(target=ignoring_errors, args=(of_gpu.eager_connect_single_device, device))
+        connecting.start()
+        while not os.path.exists(flag):
+            pass
+        of_gpu.abort()
+        connecting.join()
+        error = error_of(dist.all_reduce, data, group=group, async_op=True)  # of the communicator or for want of one
+        assert "aborted" in error or "shut down" in error, error
+
+
 class Failures(unittest.TestCase):
     def test_refusals(self):
         run(2, refusals)
@@ -176,6 +207,10 @@ class Failures(unittest.TestCase):
 
     def test_alone(self):
         run(2, alone, timeout=3, may_die=(1,))
+
+    def test_aborts_while_connecting(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run(2, aborts_while_connecting, folder)
 
 
 if __name__ == "__main__":

@@ -89,16 +89,27 @@ GpuCalls::Pair& GpuCalls::pair_with(int peer) {
   return *pair;
 }
 
-GpuCalls::Channel& GpuCalls::open(Pair& pair, int from, int to) {
+std::unique_ptr<GpuCalls::Channel> GpuCalls::make_pair(const std::string& message, int from, int to) {
+  try {
+    return make(c10::str("gpu from ", from, " to ", to), c10::str(facts_->name, " ", from, "->", to),
+                rank_ == from ? 0 : 1, 2);
+  } catch (const tutti::Error& error) {
+    throw tutti::Error(error.code(), c10::str("rank ", rank_, ": ", message, " of ", facts_->name,
+                                              ": their communicator could not be made (its rank 0 is rank ", from,
+                                              " of the group, its rank 1 is rank ", to, "): ", error.what()));
+  }
+}
+
+GpuCalls::Channel& GpuCalls::open(const char* call, Pair& pair, int from, int to) {
   const bool up = from < to;
   {
     const std::lock_guard lock(mutex_);
     if (pair.channels[0] && pair.channels[1]) return *pair.channels[up ? 0 : 1];
   }
   const int low = std::min(from, to), high = std::max(from, to);
-  const auto name = [&](int a, int b) { return c10::str(facts_->name, " ", a, "->", b); };
-  auto upward = make(c10::str("gpu from ", low, " to ", high), name(low, high), rank_ == low ? 0 : 1, 2);
-  auto downward = make(c10::str("gpu from ", high, " to ", low), name(high, low), rank_ == high ? 0 : 1, 2);
+  const std::string message = c10::str(call, rank_ == from ? " to rank " : " from rank ", rank_ == from ? to : from);
+  auto upward = make_pair(message, low, high);
+  auto downward = make_pair(message, high, low);
   keep(pair.channels[0], std::move(upward));
   keep(pair.channels[1], std::move(downward));
   return *pair.channels[up ? 0 : 1];
@@ -161,8 +172,8 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
   work->made_on(current);
   const auto before = std::make_shared<c10::Event>(device.type());
   before->record(current);
-  const auto start = [this, &pair, work, from, to, before, body = std::move(body)] {
-    Channel& channel = open(pair, from, to);
+  const auto start = [this, call, &pair, work, from, to, before, body = std::move(body)] {
+    Channel& channel = open(call, pair, from, to);
     const std::lock_guard lock(channel.mutex);
     before->block(channel.stream);
     enqueue(channel, channel.stream, work, {body});

@@ -73,10 +73,12 @@ class GpuCalls {
   void check_device(const char* call, c10::Device device);
   void check_open() const;
   std::unique_ptr<Channel> make(const std::string& key, const std::string& name, int rank, int ranks);
+  /// One direction of a pair: the sender is rank 0 in it. Errors begin with `message`: "send to rank 3".
+  std::unique_ptr<Channel> make_pair(const std::string& message, int from, int to);
   /// Into `slot`; aborts it and throws if the group was shut down while it was made.
   void keep(std::unique_ptr<Channel>& slot, std::unique_ptr<Channel> made);
   Pair& pair_with(int peer);
-  Channel& open(Pair& pair, int from, int to);
+  Channel& open(const char* call, Pair& pair, int from, int to);
   /// On `on`, which already waits for what comes before.
   void enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies);
   void watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run);

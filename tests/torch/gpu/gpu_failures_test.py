@@ -151,14 +151,16 @@ def left_behind(rank, ranks):
 
 
 def alone(rank, ranks):
-    """Messages: the peer that never connects is named in time."""
+    """Messages: the peer that never connects is named in time, by its rank in the group."""
     data = connected(rank, ranks)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(0.1)
-        return
-    work = dist.irecv(data, 1)
-    error = error_of(work.wait)
-    assert "timed out" in error or "left" in error or "died" in error, error
+        error = error_of(dist.irecv(data, 2).wait)
+        start = "DistBackendError: timed out (a timeout of 3 s is set): rank 1: recv from rank 2 of group '0' (default_pg): "
+        assert error.startswith(start) and "its rank 0 is rank 1 of the group, its rank 1 is rank 2" in error, error
+        store.set("over", "1")
+    else:
+        store.wait(["over"], timedelta(seconds=60))
 
 
 def aborts_while_connecting(rank, ranks, folder):
@@ -206,7 +208,7 @@ class Failures(unittest.TestCase):
         run(2, left_behind, timeout=5)
 
     def test_alone(self):
-        run(2, alone, timeout=3, may_die=(1,))
+        run(3, alone, timeout=3)
 
     def test_aborts_while_connecting(self):
         with tempfile.TemporaryDirectory() as folder:

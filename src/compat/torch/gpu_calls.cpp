@@ -18,6 +18,10 @@ namespace {
 
 /// How often works that run are looked at.
 constexpr std::chrono::milliseconds kEvery{10};
+/// And when the communicators have been left: then the calls' kernels have run, and copies behind them may not have.
+constexpr std::chrono::milliseconds kEveryAtTheEnd{1};
+/// For how long at most: what runs even then stands behind something else of the program.
+constexpr std::chrono::seconds kEndLimit{5};
 
 }  // namespace
 
@@ -135,8 +139,9 @@ std::vector<GpuCalls::Channel*> GpuCalls::channels() const {
 // ---- calls
 
 void GpuCalls::enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies) {
-  {
-    const c10::StreamGuard guard(on);
+  const c10::StreamGuard guard(on);
+  std::shared_ptr<GpuRun> run;
+  try {
     const at::NoGradGuard no_grad;
     Target target{channel.comm->get(), handle_of(on), nullptr};
     if (bodies.size() == 1) {
@@ -149,8 +154,23 @@ void GpuCalls::enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr
       });
       for (const auto& [to, from] : postponed.copies) copy_into(to, from);
     }
-    auto run = work->enqueued(channel.comm, on, std::move(bodies));
-    if (!run->is_captured()) watch(work, std::move(run));
+    run = work->record(channel.comm, on, std::move(bodies));
+  } catch (...) {
+    keep_failed(channel, on, *work, std::move(bodies));
+    throw;
+  }
+  work->enqueued(run);
+  if (!run->is_captured()) watch({c10::weak_intrusive_ptr<GpuWork>(work), work->getCompletionKey(), std::move(run)});
+}
+
+/// What was launched before the error runs all the same. Its work is of no use: the caller gets the error.
+void GpuCalls::keep_failed(Channel& channel, const c10::Stream& on, const GpuWork& work, std::vector<Body> bodies) {
+  try {
+    auto run = work.record(channel.comm, on, std::move(bodies));
+    if (!run->is_captured()) watch({c10::weak_intrusive_ptr<GpuWork>(GpuWorkPtr()), std::nullopt, std::move(run)});
+  } catch (...) {
+    const std::lock_guard lock(watch_mutex_);
+    unwatched_.push_back(std::move(bodies));
   }
 }
 
@@ -197,9 +217,9 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
 
 // ---- the thread that watches
 
-void GpuCalls::watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run) {
+void GpuCalls::watch(Watched watched) {
   const std::lock_guard lock(watch_mutex_);
-  watched_.push_back({c10::weak_intrusive_ptr<GpuWork>(work), work->getCompletionKey(), std::move(run)});
+  watched_.push_back(std::move(watched));
   if (!watcher_.joinable()) {
     watcher_ = std::thread([this] { look(); });
   } else if (watched_.size() == 1) {
@@ -211,15 +231,31 @@ void GpuCalls::watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run) {
 void GpuCalls::tell(Watched& watched, const std::exception_ptr& error) {
   if (const GpuWorkPtr work = watched.work.lock()) {
     work->ended(error);
-  } else if (error == nullptr) {
-    facts_->hooks.completed(watched.key);
+  } else if (error == nullptr && watched.key) {
+    facts_->hooks.completed(*watched.key);
   }
 }
 
-/// True when it is done with.
-bool GpuCalls::look_at(Watched& watched) {
-  const bool ran_before = watched.ran;
-  const GpuRun::Progress progress = watched.run->progress();
+/// Once: also where those who are told throw.
+void GpuCalls::tell_failure(Watched& watched, const std::exception_ptr& error) noexcept {
+  try {
+    if (const GpuWorkPtr work = watched.work.lock()) work->ended(error);
+  } catch (...) {  // a callback of the program's
+  }
+  watched.key.reset();
+}
+
+/// True when it is done with. `left`: the communicators have been left, and what kernels report is known.
+bool GpuCalls::look_at(Watched& watched, bool left) {
+  const bool ran_before = watched.ran || left;
+  GpuRun::Progress progress = GpuRun::Progress::Ran;
+  try {
+    progress = watched.run->progress();
+  } catch (...) {  // the GPU has failed: nothing runs there any more
+    tell_failure(watched, as_torch_error(facts_->timeout()));
+    watched.run->release();
+    return true;
+  }
   watched.ran = progress == GpuRun::Progress::Ran;
   const std::exception_ptr error = watched.run->comm().failure(facts_->timeout());
   if (error != nullptr) {
@@ -235,25 +271,30 @@ bool GpuCalls::look_at(Watched& watched) {
 }
 
 void GpuCalls::look() {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> end;
   std::unique_lock lock(watch_mutex_);
   use_device(*device_);
   allow_beside_captures();
-  while (!ending_) {
-    if (watched_.empty()) {
+  while (!ending_ || (!watched_.empty() && Clock::now() < end.value_or(Clock::time_point::max()))) {
+    if (ending_) {
+      if (!end) end = Clock::now() + kEndLimit;
+      changed_.wait_for(lock, kEveryAtTheEnd);
+    } else if (watched_.empty()) {
       changed_.wait(lock, [this] { return ending_ || !watched_.empty(); });
     } else {
       changed_.wait_for(lock, kEvery, [this] { return ending_; });
     }
+    const bool left = ending_;
     std::list<Watched> now;
     now.swap(watched_);
     lock.unlock();
     for (auto it = now.begin(); it != now.end();) {
-      bool done = true;
+      bool done = false;
       try {
-        done = look_at(*it);
-      } catch (...) {  // the GPU has failed: nothing runs there any more
-        tell(*it, as_torch_error(facts_->timeout()));
-        it->run->release();
+        done = look_at(*it, left);
+      } catch (...) {  // not of the GPU: its work may still use the tensors
+        tell_failure(*it, as_torch_error(facts_->timeout()));
       }
       it = done ? now.erase(it) : std::next(it);
     }
@@ -307,11 +348,13 @@ void GpuCalls::close() {
   }
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
-  for (Watched& watched : watched_) {
-    tell(watched, watched.run->comm().failure(facts_->timeout()));
-    watched.run->release();
+  std::vector<std::vector<Body>> unwatched;  // they end outside of the lock
+  {
+    const std::lock_guard lock(watch_mutex_);
+    // What still runs uses its tensors: only a work that is waited for releases them now.
+    if (!watched_.empty()) new std::list<Watched>(std::exchange(watched_, {}));
+    unwatched.swap(unwatched_);
   }
-  watched_.clear();
   if (first != nullptr) std::rethrow_exception(first);
 }
 

@@ -7,7 +7,8 @@
 // with what the caller computes, and a work's `wait` makes the caller's stream wait. The work holds the call's tensors
 // until then.
 //
-// A thread looks after works that nobody waits for: it releases their tensors, and tells of those that have failed.
+// A thread looks after works that nobody waits for: it releases their tensors, and tells of those that have failed. At
+// the group's end it does so until all has run, if that does not take long.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -81,8 +82,8 @@ class GpuCalls {
   Channel& open(const char* call, Pair& pair, int from, int to);
   /// On `on`, which already waits for what comes before.
   void enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies);
-  void watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run);
-  void look();
+  /// Keeps the tensors of calls that were enqueued in part.
+  void keep_failed(Channel& channel, const c10::Stream& on, const GpuWork& work, std::vector<Body> bodies);
   std::vector<Channel*> channels() const;
   /// No communicator is made from now on.
   void shut();
@@ -90,12 +91,15 @@ class GpuCalls {
   /// Holds no work: that has the results.
   struct Watched {
     c10::weak_intrusive_ptr<GpuWork> work;
-    uint64_t key;  ///< of the work, for whom torch has told us to tell
+    std::optional<uint64_t> key;  ///< of the work, for whom torch has told us to tell; none: nobody is told
     std::shared_ptr<GpuRun> run;
     bool ran = false;  ///< when it was last looked at: what a kernel reports is known a little later
   };
-  bool look_at(Watched& watched);
+  void watch(Watched watched);
+  void look();
+  bool look_at(Watched& watched, bool left);
   void tell(Watched& watched, const std::exception_ptr& error);
+  void tell_failure(Watched& watched, const std::exception_ptr& error) noexcept;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<GroupFacts> facts_;
@@ -109,7 +113,8 @@ class GpuCalls {
   std::mutex watch_mutex_;  // of what follows
   std::condition_variable changed_;
   std::list<Watched> watched_;
-  bool ending_ = false;
+  std::vector<std::vector<Body>> unwatched_;  ///< of failed calls whose end could not be recorded: kept until close()
+  bool ending_ = false;                       ///< the communicators have been left
   std::thread watcher_;
 };
 

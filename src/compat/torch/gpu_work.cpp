@@ -78,7 +78,7 @@ void GpuComm::leave() {
 // ---- GpuRun
 
 GpuRun::GpuRun(std::shared_ptr<const GpuComm> comm, const c10::Stream& from, const c10::Stream& stream,
-               std::vector<Body> kept, Clock::time_point deadline)
+               std::vector<Body>&& kept, Clock::time_point deadline)
     : comm_(std::move(comm)),
       from_(from),
       stream_(stream),
@@ -114,18 +114,20 @@ void GpuWork::collect(const std::vector<at::Tensor>& outputs) {
   outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
 }
 
-std::shared_ptr<GpuRun> GpuWork::enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
-                                          std::vector<Body> bodies) {
-  auto run = std::make_shared<GpuRun>(std::move(comm), *from_, stream, std::move(bodies), deadline_);
+std::shared_ptr<GpuRun> GpuWork::record(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
+                                        std::vector<Body>&& bodies) const {
+  return std::make_shared<GpuRun>(std::move(comm), *from_, stream, std::move(bodies), deadline_);
+}
+
+void GpuWork::enqueued(std::shared_ptr<GpuRun> run) {
   std::function<void()> profiled;
   {
     const std::lock_guard lock(mutex_);
-    run_ = run;
+    run_ = std::move(run);
     profiled = std::exchange(recordFunctionEndCallback_, nullptr);
   }
   cv_.notify_all();
   if (profiled) profiled();
-  return run;
 }
 
 void GpuWork::set_deadline(milliseconds limit) {

@@ -270,12 +270,16 @@ bool GpuCalls::look_at(Watched& watched, bool left) {
   return true;
 }
 
-void GpuCalls::look() {
-  using Clock = std::chrono::steady_clock;
-  std::optional<Clock::time_point> end;
-  std::unique_lock lock(watch_mutex_);
+void GpuCalls::prepare_to_look() const {
   use_device(*device_);
   allow_beside_captures();
+}
+
+void GpuCalls::look() {
+  using Clock = std::chrono::steady_clock;
+  bool prepared = false;
+  std::optional<Clock::time_point> end;
+  std::unique_lock lock(watch_mutex_);
   while (!ending_ || (!watched_.empty() && Clock::now() < end.value_or(Clock::time_point::max()))) {
     if (ending_) {
       if (!end) end = Clock::now() + kEndLimit;
@@ -292,6 +296,8 @@ void GpuCalls::look() {
     for (auto it = now.begin(); it != now.end();) {
       bool done = false;
       try {
+        if (!prepared) prepare_to_look();
+        prepared = true;
         done = look_at(*it, left);
       } catch (...) {  // not of the GPU: its work may still use the tensors
         tell_failure(*it, as_torch_error(facts_->timeout()));

@@ -97,6 +97,8 @@ class GpuCalls {
   };
   void watch(Watched watched);
   void look();
+  /// Lets this thread ask the GPU about works. Throws where it cannot.
+  void prepare_to_look() const;
   bool look_at(Watched& watched, bool left);
   void tell(Watched& watched, const std::exception_ptr& error);
   void tell_failure(Watched& watched, const std::exception_ptr& error) noexcept;

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from stand_in import eventually, held, same, use_gpu
+from stand_in import eventually, held, refused, same, use_gpu
 from ranks import error_of, run
 
 
@@ -185,6 +185,21 @@ def aborts_while_connecting(rank, ranks, folder):
         assert "aborted" in error or "shut down" in error, error
 
 
+def blind(rank, ranks):
+    """The thread that looks after works cannot use the GPU: the works end with that error."""
+    device = use_gpu(rank)
+    data = torch.ones(4).cuda()
+    backend().eager_connect_single_device(device)
+    with refused("cuDevicePrimaryCtxRetain", 2):
+        work = dist.all_reduce(data, async_op=True)
+        eventually(lambda: work.exception() is not None)
+    error = error_of(work.wait)
+    assert "DistBackendError" in error and "cuDevicePrimaryCtxRetain failed with CUDA's error 2" in error, error
+    torch.cuda.synchronize()
+    dist.all_reduce(data)
+    same(data, torch.full((4,), float(ranks**2)))
+
+
 class Failures(unittest.TestCase):
     def test_refusals(self):
         run(2, refusals)
@@ -213,6 +228,9 @@ class Failures(unittest.TestCase):
     def test_aborts_while_connecting(self):
         with tempfile.TemporaryDirectory() as folder:
             run(2, aborts_while_connecting, folder)
+
+    def test_blind(self):
+        run(2, blind)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,23 @@ def own_limit(rank, ranks):
     return error
 
 
+def own_limit_of_a_group(rank, ranks):
+    """Calls that are enqueued as one have the shortest of their own time-outs."""
+    data = connected(rank, ranks)
+    device, group, works = torch.device("cuda", torch.cuda.current_device()), dist.group.WORLD, []
+    with held():
+        group._start_coalescing(device)
+        for seconds in (30, 0.5, 30):
+            options = torch._C._distributed_c10d.AllreduceOptions()
+            options.timeout, options.asyncOp = timedelta(seconds=seconds), True
+            works.append(backend().allreduce([data], options))
+        backend().allreduce([data], torch._C._distributed_c10d.AllreduceOptions())  # the group's time-out
+        work = group._end_coalescing(device)
+        eventually(lambda: work.exception() is not None, within=10)
+        error = error_of(work.wait)
+    return error
+
+
 def left_behind(rank, ranks):
     """A call that the other rank never makes is reported when the group is destroyed."""
     data = connected(rank, ranks)
@@ -219,7 +236,7 @@ class Failures(unittest.TestCase):
         run(2, late, timeout=2)
 
     def test_own_limit(self):
-        for program in (own_limit,):
+        for program in (own_limit, own_limit_of_a_group):
             with self.subTest(program=program.__name__):
                 self.check_limit(run(2, program))
 

@@ -8,6 +8,7 @@
 #include "tutti/types.hpp"
 
 extern "C" uint64_t fake_cuda_calls(const char* name);
+extern "C" void fake_cuda_refuse(const char* name, int result);
 
 namespace tutti::testing {
 namespace {
@@ -133,6 +134,17 @@ ON_FAKE(FakeInjections, takePeersAndHandles, "FAKE_CUDA_DEVICES=2 FAKE_CUDA_INJE
               cuMemExportToShareableHandle(&value, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   CUipcMemHandle ipc{};
   EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&ipc, address(device_memory(1))));
+}
+
+ON_FAKE(FakeInjections, refuseAnEntryPointFromNowOn, "") {
+  Gpu gpu;
+  int count = 0;
+  fake_cuda_refuse("cuDeviceGetCount", CUDA_ERROR_UNKNOWN);
+  EXPECT_CUDA(CUDA_ERROR_UNKNOWN, cuDeviceGetCount(&count));
+  EXPECT_CUDA(CUDA_ERROR_UNKNOWN, cuDeviceGetCount(&count));
+  EXPECT_CUDA(CUDA_SUCCESS, cuCtxSynchronize());
+  fake_cuda_refuse("cuDeviceGetCount", 0);
+  EXPECT_CUDA(CUDA_SUCCESS, cuDeviceGetCount(&count));
 }
 
 // ---- entry points ------------------------------------------------------------------------

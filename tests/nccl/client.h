@@ -114,6 +114,7 @@ void refused_device_memory(void);
 void device_load(void);
 void device_use(int rank); /* its GPU: with fewer GPUs than ranks, they share them */
 int device_count(void);
+int device_holds_once(int number); /* does this process hold the GPU's primary context, and once? */
 cudaStream_t device_stream(void);
 char* device_memory(void);
 void device_put(size_t at, const void* from, size_t bytes);

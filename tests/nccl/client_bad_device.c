@@ -109,10 +109,28 @@ void bad_device_input(void) {
   SUCCEED(api.ncclCommAbort(comms[1]));
 }
 
+static void* take_first_device(void* unused) {
+  void* block = NULL;
+  (void)unused;
+  EXPECT(ncclInvalidUsage, api.ncclMemAlloc(&block, 4096));
+  return NULL;
+}
+
+/* Threads that have chosen no device have the first one: the library holds it once, and not once for each of them. */
+static void threads_without_device(void) {
+  for (int i = 0; i < 3; ++i) {
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, take_first_device, NULL) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+  }
+  REQUIRE(device_holds_once(0));
+}
+
 /* Where Tutti cannot use GPUs, it says so, on CUDA's default streams too. */
 void refused_device_memory(void) {
   ncclComm_t comm = NULL;
   void* block = NULL;
+  threads_without_device();
   device_use(0);
   SUCCEED(api.ncclCommInitAll(&comm, 1, NULL));
   for (uintptr_t stream = 0; stream <= 3; ++stream) {

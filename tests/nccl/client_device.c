@@ -11,7 +11,8 @@ typedef void* handle;
 /* clang-format off */
 #define CUDA(X) \
   X(cuInit, (unsigned)) X(cuDeviceGetCount, (int*)) X(cuDeviceGet, (int*, int)) \
-  X(cuDevicePrimaryCtxRetain, (handle*, int)) X(cuCtxSetCurrent, (handle)) X(cuStreamCreate, (handle*, unsigned)) \
+  X(cuDevicePrimaryCtxRetain, (handle*, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) \
+  X(cuDevicePrimaryCtxGetState, (int, unsigned*, int*)) X(cuCtxSetCurrent, (handle)) X(cuStreamCreate, (handle*, unsigned)) \
   X(cuStreamSynchronize, (handle)) X(cuMemAlloc_v2, (pointer*, size_t)) \
   X(cuMemcpyHtoDAsync_v2, (pointer, const void*, size_t, handle)) \
   X(cuMemcpyDtoHAsync_v2, (void*, pointer, size_t, handle)) X(cuStreamBeginCapture_v2, (handle, int)) \
@@ -57,6 +58,18 @@ void device_select(int number) {
   CUDA_CHECK(cuDeviceGet(&device, number));
   CUDA_CHECK(cuDevicePrimaryCtxRetain(&context, device));
   CUDA_CHECK(cuCtxSetCurrent(context));
+}
+
+int device_holds_once(int number) {
+  unsigned flags = 0;
+  int active[2] = {0, 0};
+  handle context = NULL;
+  CUDA_CHECK(cuDevicePrimaryCtxGetState(number, &flags, &active[0]));
+  if (active[0] == 0) return 0;
+  CUDA_CHECK(cuDevicePrimaryCtxRelease_v2(number));
+  CUDA_CHECK(cuDevicePrimaryCtxGetState(number, &flags, &active[1]));
+  CUDA_CHECK(cuDevicePrimaryCtxRetain(&context, number)); /* as it was */
+  return active[1] == 0;
 }
 
 void device_use(int rank) {

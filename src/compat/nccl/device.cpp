@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "compat/nccl/handles.hpp"
@@ -23,10 +25,25 @@ struct Driver {
   int (*cuPointerGetAttribute)(void* out, int attribute, unsigned long long pointer);
   int (*cuDeviceGetCount)(int*);
   int (*cuDevicePrimaryCtxRetain)(void**, int);
+  int (*cuDevicePrimaryCtxRelease)(int);
 };
 
 /// Null where no driver is loaded.
 std::atomic<const Driver*> g_driver{nullptr};
+
+/// The GPU's primary context, which this library then holds once for the process, however often it is asked for. CUDA's
+/// runtime holds it once too: when the program resets the GPU or releases what it holds, no count of ours is left over.
+int primary_context(const Driver& driver, int device, void** context) {
+  static std::mutex mutex;
+  static auto& held = *new std::map<int, void*>;
+  const std::lock_guard lock(mutex);
+  const int result = driver.cuDevicePrimaryCtxRetain(context, device);
+  if (result != 0) return result;
+  void*& mine = held[device];
+  if (mine == *context) driver.cuDevicePrimaryCtxRelease(device);
+  mine = *context;
+  return result;
+}
 
 }  // namespace
 
@@ -48,6 +65,7 @@ void find_driver() {
     find(driver.cuPointerGetAttribute, "cuPointerGetAttribute");
     find(driver.cuDeviceGetCount, "cuDeviceGetCount");
     find(driver.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+    find(driver.cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
     return driver;
   }();
   if (kDriver.is_complete) g_driver.store(&kDriver, std::memory_order_release);
@@ -68,7 +86,7 @@ int current_device() {
   if (driver->cuCtxGetDevice(&device) == 0) return device;
   void* context = nullptr;
   const bool has_chosen = driver->cuCtxGetCurrent(&context) != 0 || context != nullptr;
-  if (has_chosen || device_count() == 0 || driver->cuDevicePrimaryCtxRetain(&context, 0) != 0) return -1;
+  if (has_chosen || device_count() == 0 || primary_context(*driver, 0, &context) != 0) return -1;
   return driver->cuCtxSetCurrent(context) == 0 ? 0 : -1;
 }
 
@@ -84,7 +102,7 @@ Context::Context() {
 }
 
 Context::Context(int device) {
-  const int result = g_driver.load()->cuDevicePrimaryCtxRetain(&context_, device);
+  const int result = primary_context(*g_driver.load(), device, &context_);
   if (result == 0) return;
   refuse(ncclUnhandledCudaError, "GPU ", device, " cannot be used: CUDA's error ", result);
 }

@@ -18,6 +18,10 @@ namespace {
 
 /// How often works that run are looked at.
 constexpr std::chrono::milliseconds kEvery{10};
+/// And when the communicators have been left: then the calls' kernels have run, and copies behind them may not have.
+constexpr std::chrono::milliseconds kEveryAtTheEnd{1};
+/// For how long at most: what runs even then stands behind something else of the program.
+constexpr std::chrono::seconds kEndLimit{5};
 
 }  // namespace
 
@@ -38,6 +42,10 @@ void GpuCalls::check_device(const char* call, c10::Device device) {
                         " since its first call, and this tensor is on ", device));
 }
 
+void GpuCalls::check_open() const {
+  if (closed_) throw tutti::Error(tutti::Code::Aborted, c10::str("rank ", rank_, ": the group was shut down"));
+}
+
 std::unique_ptr<GpuCalls::Channel> GpuCalls::make(const std::string& key, const std::string& name, int rank,
                                                   int ranks) {
   const c10::Device device = *device_;
@@ -49,12 +57,25 @@ std::unique_ptr<GpuCalls::Channel> GpuCalls::make(const std::string& key, const 
   }
   const c10::DeviceGuard guard(device);
   use_device(device);
-  const auto check = [this] {
-    if (closed_) throw tutti::Error(tutti::Code::Aborted, c10::str("rank ", rank_, ": the group was shut down"));
-  };
   const tuttiComm_t made = join(
-      *store_, {.key = key, .name = name, .rank = rank, .ranks = ranks, .timeout = facts_->timeout(), .check = check});
+      *store_, {.key = key, .name = name, .rank = rank, .ranks = ranks, .timeout = facts_->timeout(), .check = [this] {
+                  check_open();
+                }});
   return std::make_unique<Channel>(made, pooled_stream(device));
+}
+
+/// abort() and close() set `closed_` and then go through the communicators that are stored. One that was being made may
+/// have missed that: it is aborted here.
+void GpuCalls::keep(std::unique_ptr<Channel>& slot, std::unique_ptr<Channel> made) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      slot = std::move(made);
+      return;
+    }
+  }
+  made->comm->abort();
+  check_open();
 }
 
 void GpuCalls::connect(const char* call, c10::Device device) {
@@ -62,9 +83,7 @@ void GpuCalls::connect(const char* call, c10::Device device) {
   const WithoutGil without;
   const std::lock_guard connecting(connecting_);
   if (group_comm() != nullptr) return;
-  auto made = make("gpu", facts_->name, rank_, ranks_);
-  const std::lock_guard lock(mutex_);
-  group_ = std::move(made);
+  keep(group_, make("gpu", facts_->name, rank_, ranks_));
 }
 
 GpuCalls::Pair& GpuCalls::pair_with(int peer) {
@@ -74,19 +93,29 @@ GpuCalls::Pair& GpuCalls::pair_with(int peer) {
   return *pair;
 }
 
-GpuCalls::Channel& GpuCalls::open(Pair& pair, int from, int to) {
+std::unique_ptr<GpuCalls::Channel> GpuCalls::make_pair(const std::string& message, int from, int to) {
+  try {
+    return make(c10::str("gpu from ", from, " to ", to), c10::str(facts_->name, " ", from, "->", to),
+                rank_ == from ? 0 : 1, 2);
+  } catch (const tutti::Error& error) {
+    throw tutti::Error(error.code(), c10::str("rank ", rank_, ": ", message, " of ", facts_->name,
+                                              ": their communicator could not be made (its rank 0 is rank ", from,
+                                              " of the group, its rank 1 is rank ", to, "): ", error.what()));
+  }
+}
+
+GpuCalls::Channel& GpuCalls::open(const char* call, Pair& pair, int from, int to) {
   const bool up = from < to;
   {
     const std::lock_guard lock(mutex_);
     if (pair.channels[0] && pair.channels[1]) return *pair.channels[up ? 0 : 1];
   }
   const int low = std::min(from, to), high = std::max(from, to);
-  const auto name = [&](int a, int b) { return c10::str(facts_->name, " ", a, "->", b); };
-  auto upward = make(c10::str("gpu from ", low, " to ", high), name(low, high), rank_ == low ? 0 : 1, 2);
-  auto downward = make(c10::str("gpu from ", high, " to ", low), name(high, low), rank_ == high ? 0 : 1, 2);
-  const std::lock_guard lock(mutex_);
-  pair.channels[0] = std::move(upward);
-  pair.channels[1] = std::move(downward);
+  const std::string message = c10::str(call, rank_ == from ? " to rank " : " from rank ", rank_ == from ? to : from);
+  auto upward = make_pair(message, low, high);
+  auto downward = make_pair(message, high, low);
+  keep(pair.channels[0], std::move(upward));
+  keep(pair.channels[1], std::move(downward));
   return *pair.channels[up ? 0 : 1];
 }
 
@@ -110,8 +139,9 @@ std::vector<GpuCalls::Channel*> GpuCalls::channels() const {
 // ---- calls
 
 void GpuCalls::enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies) {
-  {
-    const c10::StreamGuard guard(on);
+  const c10::StreamGuard guard(on);
+  std::shared_ptr<GpuRun> run;
+  try {
     const at::NoGradGuard no_grad;
     Target target{channel.comm->get(), handle_of(on), nullptr};
     if (bodies.size() == 1) {
@@ -124,8 +154,23 @@ void GpuCalls::enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr
       });
       for (const auto& [to, from] : postponed.copies) copy_into(to, from);
     }
-    auto run = work->enqueued(channel.comm, on, std::move(bodies));
-    if (!run->is_captured()) watch(work, std::move(run));
+    run = work->record(channel.comm, on, std::move(bodies));
+  } catch (...) {
+    keep_failed(channel, on, *work, std::move(bodies));
+    throw;
+  }
+  work->enqueued(run);
+  if (!run->is_captured()) watch({c10::weak_intrusive_ptr<GpuWork>(work), work->getCompletionKey(), std::move(run)});
+}
+
+/// What was launched before the error runs all the same. Its work is of no use: the caller gets the error.
+void GpuCalls::keep_failed(Channel& channel, const c10::Stream& on, const GpuWork& work, std::vector<Body> bodies) {
+  try {
+    auto run = work.record(channel.comm, on, std::move(bodies));
+    if (!run->is_captured()) watch({c10::weak_intrusive_ptr<GpuWork>(GpuWorkPtr()), std::nullopt, std::move(run)});
+  } catch (...) {
+    const std::lock_guard lock(watch_mutex_);
+    unwatched_.push_back(std::move(bodies));
   }
 }
 
@@ -147,8 +192,8 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
   work->made_on(current);
   const auto before = std::make_shared<c10::Event>(device.type());
   before->record(current);
-  const auto start = [this, &pair, work, from, to, before, body = std::move(body)] {
-    Channel& channel = open(pair, from, to);
+  const auto start = [this, call, &pair, work, from, to, before, body = std::move(body)] {
+    Channel& channel = open(call, pair, from, to);
     const std::lock_guard lock(channel.mutex);
     before->block(channel.stream);
     enqueue(channel, channel.stream, work, {body});
@@ -172,9 +217,9 @@ void GpuCalls::transfer(const GpuWorkPtr& work, const char* call, c10::Device de
 
 // ---- the thread that watches
 
-void GpuCalls::watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run) {
+void GpuCalls::watch(Watched watched) {
   const std::lock_guard lock(watch_mutex_);
-  watched_.push_back({c10::weak_intrusive_ptr<GpuWork>(work), work->getCompletionKey(), std::move(run)});
+  watched_.push_back(std::move(watched));
   if (!watcher_.joinable()) {
     watcher_ = std::thread([this] { look(); });
   } else if (watched_.size() == 1) {
@@ -186,15 +231,31 @@ void GpuCalls::watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run) {
 void GpuCalls::tell(Watched& watched, const std::exception_ptr& error) {
   if (const GpuWorkPtr work = watched.work.lock()) {
     work->ended(error);
-  } else if (error == nullptr) {
-    facts_->hooks.completed(watched.key);
+  } else if (error == nullptr && watched.key) {
+    facts_->hooks.completed(*watched.key);
   }
 }
 
-/// True when it is done with.
-bool GpuCalls::look_at(Watched& watched) {
-  const bool ran_before = watched.ran;
-  const GpuRun::Progress progress = watched.run->progress();
+/// Once: also where those who are told throw.
+void GpuCalls::tell_failure(Watched& watched, const std::exception_ptr& error) noexcept {
+  try {
+    if (const GpuWorkPtr work = watched.work.lock()) work->ended(error);
+  } catch (...) {  // a callback of the program's
+  }
+  watched.key.reset();
+}
+
+/// True when it is done with. `left`: the communicators have been left, and what kernels report is known.
+bool GpuCalls::look_at(Watched& watched, bool left) {
+  const bool ran_before = watched.ran || left;
+  GpuRun::Progress progress = GpuRun::Progress::Ran;
+  try {
+    progress = watched.run->progress();
+  } catch (...) {  // the GPU has failed: nothing runs there any more
+    tell_failure(watched, as_torch_error(facts_->timeout()));
+    watched.run->release();
+    return true;
+  }
   watched.ran = progress == GpuRun::Progress::Ran;
   const std::exception_ptr error = watched.run->comm().failure(facts_->timeout());
   if (error != nullptr) {
@@ -209,26 +270,37 @@ bool GpuCalls::look_at(Watched& watched) {
   return true;
 }
 
-void GpuCalls::look() {
-  std::unique_lock lock(watch_mutex_);
+void GpuCalls::prepare_to_look() const {
   use_device(*device_);
   allow_beside_captures();
-  while (!ending_) {
-    if (watched_.empty()) {
+}
+
+void GpuCalls::look() {
+  using Clock = std::chrono::steady_clock;
+  bool prepared = false;
+  std::optional<Clock::time_point> end;
+  std::unique_lock lock(watch_mutex_);
+  while (!ending_ || (!watched_.empty() && Clock::now() < end.value_or(Clock::time_point::max()))) {
+    if (ending_) {
+      if (!end) end = Clock::now() + kEndLimit;
+      changed_.wait_for(lock, kEveryAtTheEnd);
+    } else if (watched_.empty()) {
       changed_.wait(lock, [this] { return ending_ || !watched_.empty(); });
     } else {
       changed_.wait_for(lock, kEvery, [this] { return ending_; });
     }
+    const bool left = ending_;
     std::list<Watched> now;
     now.swap(watched_);
     lock.unlock();
     for (auto it = now.begin(); it != now.end();) {
-      bool done = true;
+      bool done = false;
       try {
-        done = look_at(*it);
-      } catch (...) {  // the GPU has failed: nothing runs there any more
-        tell(*it, as_torch_error(facts_->timeout()));
-        it->run->release();
+        if (!prepared) prepare_to_look();
+        prepared = true;
+        done = look_at(*it, left);
+      } catch (...) {  // not of the GPU: its work may still use the tensors
+        tell_failure(*it, as_torch_error(facts_->timeout()));
       }
       it = done ? now.erase(it) : std::next(it);
     }
@@ -238,6 +310,11 @@ void GpuCalls::look() {
 }
 
 // ---- the end
+
+void GpuCalls::shut() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
 
 void GpuCalls::set_timeout(double seconds) {
   for (Channel* channel : channels()) channel->comm->set_timeout(seconds);
@@ -251,7 +328,7 @@ tuttiResult_t GpuCalls::state() const {
 }
 
 void GpuCalls::abort() {
-  closed_ = true;
+  shut();
   for (Channel* channel : channels()) channel->comm->abort();
 }
 
@@ -262,7 +339,7 @@ void GpuCalls::close() {
     for (const auto& [peer, pair] : pairs_) pairs.push_back(pair.get());
   }
   for (Pair* pair : pairs) pair->queue.drain();
-  closed_ = true;
+  shut();
   std::exception_ptr first;
   for (Channel* channel : channels()) {
     try {
@@ -277,11 +354,13 @@ void GpuCalls::close() {
   }
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
-  for (Watched& watched : watched_) {
-    tell(watched, watched.run->comm().failure(facts_->timeout()));
-    watched.run->release();
+  std::vector<std::vector<Body>> unwatched;  // they end outside of the lock
+  {
+    const std::lock_guard lock(watch_mutex_);
+    // What still runs uses its tensors: only a work that is waited for releases them now.
+    if (!watched_.empty()) new std::list<Watched>(std::exchange(watched_, {}));
+    unwatched.swap(unwatched_);
   }
-  watched_.clear();
   if (first != nullptr) std::rethrow_exception(first);
 }
 

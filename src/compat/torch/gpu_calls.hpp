@@ -7,7 +7,8 @@
 // with what the caller computes, and a work's `wait` makes the caller's stream wait. The work holds the call's tensors
 // until then.
 //
-// A thread looks after works that nobody waits for: it releases their tensors, and tells of those that have failed.
+// A thread looks after works that nobody waits for: it releases their tensors, and tells of those that have failed. At
+// the group's end it does so until all has run, if that does not take long.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -71,29 +72,41 @@ class GpuCalls {
   };
 
   void check_device(const char* call, c10::Device device);
+  void check_open() const;
   std::unique_ptr<Channel> make(const std::string& key, const std::string& name, int rank, int ranks);
+  /// One direction of a pair: the sender is rank 0 in it. Errors begin with `message`: "send to rank 3".
+  std::unique_ptr<Channel> make_pair(const std::string& message, int from, int to);
+  /// Into `slot`; aborts it and throws if the group was shut down while it was made.
+  void keep(std::unique_ptr<Channel>& slot, std::unique_ptr<Channel> made);
   Pair& pair_with(int peer);
-  Channel& open(Pair& pair, int from, int to);
+  Channel& open(const char* call, Pair& pair, int from, int to);
   /// On `on`, which already waits for what comes before.
   void enqueue(Channel& channel, const c10::Stream& on, const GpuWorkPtr& work, std::vector<Body> bodies);
-  void watch(const GpuWorkPtr& work, std::shared_ptr<GpuRun> run);
-  void look();
+  /// Keeps the tensors of calls that were enqueued in part.
+  void keep_failed(Channel& channel, const c10::Stream& on, const GpuWork& work, std::vector<Body> bodies);
   std::vector<Channel*> channels() const;
+  /// No communicator is made from now on.
+  void shut();
 
   /// Holds no work: that has the results.
   struct Watched {
     c10::weak_intrusive_ptr<GpuWork> work;
-    uint64_t key;  ///< of the work, for whom torch has told us to tell
+    std::optional<uint64_t> key;  ///< of the work, for whom torch has told us to tell; none: nobody is told
     std::shared_ptr<GpuRun> run;
     bool ran = false;  ///< when it was last looked at: what a kernel reports is known a little later
   };
-  bool look_at(Watched& watched);
+  void watch(Watched watched);
+  void look();
+  /// Lets this thread ask the GPU about works. Throws where it cannot.
+  void prepare_to_look() const;
+  bool look_at(Watched& watched, bool left);
   void tell(Watched& watched, const std::exception_ptr& error);
+  void tell_failure(Watched& watched, const std::exception_ptr& error) noexcept;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<GroupFacts> facts_;
   const int rank_, ranks_;
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_{false};  // set under mutex_: whoever stores a communicator then sees it
   std::mutex connecting_;
   mutable std::mutex mutex_;  // of what follows
   std::optional<c10::Device> device_;
@@ -102,7 +115,8 @@ class GpuCalls {
   std::mutex watch_mutex_;  // of what follows
   std::condition_variable changed_;
   std::list<Watched> watched_;
-  bool ending_ = false;
+  std::vector<std::vector<Body>> unwatched_;  ///< of failed calls whose end could not be recorded: kept until close()
+  bool ending_ = false;                       ///< the communicators have been left
   std::thread watcher_;
 };
 

@@ -14,7 +14,7 @@ namespace tutti_torch {
 namespace {
 
 /// Of cuda.h.
-constexpr int kSuccess = 0, kCaptureNone = 0, kCaptureModeRelaxed = 2;
+constexpr int kSuccess = 0, kInvalidContext = 201, kCaptureNone = 0, kCaptureModeRelaxed = 2;
 
 /// c10::cuda::CUDAStream::stream() const, whose object is a c10::Stream and nothing else. Only newer PyTorch has
 /// it in c10's interface of devices too.
@@ -77,7 +77,12 @@ tuttiStream_t handle_of(const c10::Stream& stream) {
 
 bool is_capturing(const c10::Stream& stream) {
   int status = kCaptureNone;
-  check_driver(found().cuStreamIsCapturing(handle_of(stream), &status), "cuStreamIsCapturing");
+  int result = found().cuStreamIsCapturing(handle_of(stream), &status);
+  if (result == kInvalidContext) {  // this is the thread's first use of a GPU
+    use_device(stream.device());
+    result = found().cuStreamIsCapturing(handle_of(stream), &status);
+  }
+  check_driver(result, "cuStreamIsCapturing");
   return status != kCaptureNone;
 }
 

@@ -16,7 +16,7 @@ c10::Stream current_stream(c10::Device device);
 c10::Stream pooled_stream(c10::Device device);
 /// The stream as CUDA has it. Throws Error(Unsupported) where PyTorch's GPUs are not CUDA's.
 tuttiStream_t handle_of(const c10::Stream& stream);
-/// Is what is enqueued on the stream captured in a graph?
+/// Is what is enqueued on the stream captured in a graph? A thread without a context gets the device's.
 bool is_capturing(const c10::Stream& stream);
 /// What is enqueued on `after` from now on waits for what is on `before`. `event` may be used again afterwards.
 void order(c10::Event& event, const c10::Stream& before, const c10::Stream& after);

@@ -78,7 +78,7 @@ void GpuComm::leave() {
 // ---- GpuRun
 
 GpuRun::GpuRun(std::shared_ptr<const GpuComm> comm, const c10::Stream& from, const c10::Stream& stream,
-               std::vector<Body> kept, Clock::time_point deadline)
+               std::vector<Body>&& kept, Clock::time_point deadline)
     : comm_(std::move(comm)),
       from_(from),
       stream_(stream),
@@ -114,18 +114,20 @@ void GpuWork::collect(const std::vector<at::Tensor>& outputs) {
   outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
 }
 
-std::shared_ptr<GpuRun> GpuWork::enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
-                                          std::vector<Body> bodies) {
-  auto run = std::make_shared<GpuRun>(std::move(comm), *from_, stream, std::move(bodies), deadline_);
+std::shared_ptr<GpuRun> GpuWork::record(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
+                                        std::vector<Body>&& bodies) const {
+  return std::make_shared<GpuRun>(std::move(comm), *from_, stream, std::move(bodies), deadline_);
+}
+
+void GpuWork::enqueued(std::shared_ptr<GpuRun> run) {
   std::function<void()> profiled;
   {
     const std::lock_guard lock(mutex_);
-    run_ = run;
+    run_ = std::move(run);
     profiled = std::exchange(recordFunctionEndCallback_, nullptr);
   }
   cv_.notify_all();
   if (profiled) profiled();
-  return run;
 }
 
 void GpuWork::set_deadline(milliseconds limit) {
@@ -140,14 +142,18 @@ std::shared_ptr<GpuRun> GpuWork::run() const {
 
 /// Only messages between two ranks are enqueued later, by a thread, while their ranks connect.
 void GpuWork::wait_until_enqueued() {
-  std::unique_lock lock(mutex_);
-  if (run_ != nullptr || completed_) return;
-  if (collecting_) {
-    C10_THROW_ERROR(DistBackendError,
-                    "wait: the call is one of a group of calls that has not ended: wait for the group");
+  const auto is_enqueued = [this] { return run_ != nullptr || completed_; };
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_enqueued()) return;
+    if (collecting_) {
+      C10_THROW_ERROR(DistBackendError,
+                      "wait: the call is one of a group of calls that has not ended: wait for the group");
+    }
   }
-  const WithoutGil without;
-  while (!cv_.wait_for(lock, milliseconds(50), [this] { return run_ != nullptr || completed_; })) {
+  const WithoutGil without;  // before the lock: who takes the interpreter again may wait for one who waits for the lock
+  std::unique_lock lock(mutex_);
+  while (!cv_.wait_for(lock, milliseconds(50), is_enqueued)) {
     lock.unlock();
     check_signals();
     lock.lock();
@@ -216,11 +222,6 @@ c10::intrusive_ptr<c10::ivalue::Future> GpuWork::getFuture() {
 }
 
 // ---- the end
-
-bool GpuWork::has_ended() const {
-  const std::lock_guard lock(mutex_);
-  return completed_;
-}
 
 std::exception_ptr GpuWork::late() const {
   try {

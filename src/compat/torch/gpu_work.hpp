@@ -47,9 +47,10 @@ class GpuRun {
   using Clock = std::chrono::steady_clock;
   enum class Progress { Runs, Ran, Late };
 
-  /// Records the end on `stream`. `from`: the caller's stream when it made the call. `kept` holds the call's tensors.
+  /// Records the end on `stream`. `from`: the caller's stream when it made the call. `kept` holds the call's tensors;
+  /// it is not moved from if this throws.
   GpuRun(std::shared_ptr<const GpuComm> comm, const c10::Stream& from, const c10::Stream& stream,
-         std::vector<Body> kept, Clock::time_point deadline);
+         std::vector<Body>&& kept, Clock::time_point deadline);
 
   const GpuComm& comm() const { return *comm_; }
   const c10::Stream& stream() const { return stream_; }
@@ -100,9 +101,11 @@ class GpuWork : public Work {
   void collect(const std::vector<at::Tensor>& outputs);
   /// The caller's stream when it made the call.
   void made_on(const c10::Stream& stream) { from_ = stream; }
-  /// It has been enqueued on `stream`. Returns what is to be watched.
-  std::shared_ptr<GpuRun> enqueued(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
-                                   std::vector<Body> bodies);
+  /// What is to be watched of calls that have been enqueued on `stream`. If it throws, it has not moved from `bodies`.
+  std::shared_ptr<GpuRun> record(std::shared_ptr<const GpuComm> comm, const c10::Stream& stream,
+                                 std::vector<Body>&& bodies) const;
+  /// All of them have been.
+  void enqueued(std::shared_ptr<GpuRun> run);
   /// After this time it has failed; 0: the group's time-out alone counts.
   void set_deadline(std::chrono::milliseconds limit);
 
@@ -111,7 +114,6 @@ class GpuWork : public Work {
   /// The error of a call that its own time-out has ended.
   std::exception_ptr late() const;
   void ended(std::exception_ptr error);
-  bool has_ended() const;
 
  private:
   void wait_until_enqueued();

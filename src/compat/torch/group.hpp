@@ -129,8 +129,9 @@ class Group : public c10d::Backend {
   WorkPtr run_on_gpu(c10::Device device, const GpuWorkPtr& work, Body body, bool async,
                      std::chrono::milliseconds timeout);
   WorkPtr barrier_of_gpus(c10::Device device, const c10d::BarrierOptions& opts);
-  /// Adds a call to those that endCoalescing enqueues as one.
-  GpuWorkPtr collect(c10::Device device, const char* call, const Tensors& outputs, Body body, bool async);
+  /// Adds a call to those that endCoalescing enqueues as one. `timeout`: the call's own; they all get the shortest.
+  GpuWorkPtr collect(c10::Device device, const char* call, const Tensors& outputs, Body body, bool async,
+                     std::chrono::milliseconds timeout);
   /// `task` with a time-out of its own.
   Task within(std::chrono::milliseconds limit, Task task);
   Description describe(c10d::OpType type, const char* title, std::string detail = "");
@@ -166,6 +167,7 @@ class Group : public c10d::Backend {
     const char* call;
     std::vector<Body> bodies;
     bool async;
+    std::chrono::milliseconds timeout;  ///< 0: the group's
   };
   std::optional<Batch> batch_;
   std::map<std::string, uint64_t> deliveries_;

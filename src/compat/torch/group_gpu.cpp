@@ -50,7 +50,8 @@ WorkPtr Group::barrier_of_gpus(c10::Device device, const c10d::BarrierOptions& o
 
 // ---- several calls as one
 
-GpuWorkPtr Group::collect(c10::Device device, const char* call, const Tensors& outputs, Body body, bool async) {
+GpuWorkPtr Group::collect(c10::Device device, const char* call, const Tensors& outputs, Body body, bool async,
+                          milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (!coalescing_) return {};
   if (!batch_) {
@@ -58,7 +59,8 @@ GpuWorkPtr Group::collect(c10::Device device, const char* call, const Tensors& o
                    device,
                    call,
                    {},
-                   async};
+                   async,
+                   kNoTimeout};
   }
   if (batch_->device != device) {
     refuse(call, c10::str("a group of calls has tensors on ", batch_->device, " and on ", device));
@@ -66,6 +68,7 @@ GpuWorkPtr Group::collect(c10::Device device, const char* call, const Tensors& o
   batch_->work->collect(outputs);
   batch_->bodies.push_back(std::move(body));
   batch_->async = batch_->async || async;
+  if (timeout > kNoTimeout && (batch_->timeout == kNoTimeout || timeout < batch_->timeout)) batch_->timeout = timeout;
   return batch_->work;
 }
 
@@ -101,6 +104,7 @@ WorkPtr Group::endCoalescing() {
   if (batch) {
     try {
       gpu_->connect(batch->call, batch->device);
+      if (batch->timeout > kNoTimeout) batch->work->set_deadline(batch->timeout);
       gpu_->run(batch->work, std::move(batch->bodies), batch->async);
       last_on_gpu_ = true;
     } catch (...) {
@@ -139,7 +143,7 @@ WorkPtr Group::message_of_gpus(OpType type, const char* title, Tensors& tensors,
     };
   };
   try {
-    if (auto work = collect(tensor.device(), call, tensors, body(peer), true)) return work;
+    if (auto work = collect(tensor.device(), call, tensors, body(peer), true, kNoTimeout)) return work;
     const auto work = c10::make_intrusive<GpuWork>(describe_message(type, title, tensors, peer, tag), tensors, tensors);
     // Between the two, the sender is rank 0 and the receiver rank 1.
     gpu_->transfer(work, call, tensor.device(), sends ? rank_ : peer, sends ? peer : rank_, body(sends ? 1 : 0));

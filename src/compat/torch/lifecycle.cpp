@@ -215,7 +215,7 @@ WorkPtr Group::run(OpType type, const char* title, const Tensors& inputs, Tensor
     const char* const call = title + sizeof "tutti:" - 1;
     const c10::Device device = device_of(call, inputs, outputs);
     if (!device.is_cuda()) return run_on_host(type, title, inputs, std::move(outputs), async, timeout, body);
-    if (auto work = collect(device, call, outputs, body, async)) return work;
+    if (auto work = collect(device, call, outputs, body, async, timeout)) return work;
     const auto work = c10::make_intrusive<GpuWork>(describe(type, title), inputs, std::move(outputs));
     return run_on_gpu(device, work, std::move(body), async, timeout);
   } catch (...) {

@@ -100,10 +100,17 @@ void Work::time_out(milliseconds after, const char* then) const {
                                              " s. Another rank has not made the matching call, or is slow. ", then));
 }
 
+bool Work::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return completed_;
+}
+
 bool Work::wait(milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  if (!completed_) {
-    const WithoutGil without;  // futures' callbacks may need it
+  if (!has_ended()) {
+    // Futures' callbacks may need it. Before the lock: who takes the interpreter again may wait for one who waits for
+    // the lock.
+    const WithoutGil without;
+    std::unique_lock lock(mutex_);
     const milliseconds limit = timeout != kNoTimeout && timeout.count() > 0 ? timeout : limit_;
     const auto start = Clock::now();
     while (!cv_.wait_for(lock, kSignalsEvery, [this] { return completed_; })) {

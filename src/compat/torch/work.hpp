@@ -64,6 +64,8 @@ class Work : public c10d::Work {
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   GroupFacts& group() const { return *description_.group; }
   const char* title() const { return description_.title; }
+  /// `complete` has been called.
+  bool has_ended() const;
 
  protected:
   /// Throws: "… timed out: it has not finished after … s". `then`: what becomes of the call.

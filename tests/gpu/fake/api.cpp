@@ -13,6 +13,11 @@ std::map<std::string, uint64_t>& counts() {
   return the_counts;
 }
 
+std::map<std::string, CUresult>& refusals() {
+  static auto& the_refusals = *new std::map<std::string, CUresult>;
+  return the_refusals;
+}
+
 uint64_t draining_calls = 0;
 
 // The stream of this thread in a context (CU_STREAM_PER_THREAD).
@@ -47,6 +52,7 @@ std::vector<Context*>& current_contexts() {
 
 Context* begin_call(const char* name, unsigned need) {
   ++counts()[name];
+  if (const auto refused = refusals().find(name); refused != refusals().end()) fail(refused->second);
   require((need & kInitialised) == 0 || state().initialised, CUDA_ERROR_NOT_INITIALIZED);
   auto& stack = current_contexts();
   Context* context = stack.empty() ? nullptr : stack.back();
@@ -141,6 +147,13 @@ extern "C" int fake_cuda_inside() { return fake::depth(); }
 extern "C" uint64_t fake_cuda_calls(const char* name) {
   const std::lock_guard lock(fake::state().mutex);
   return fake::counts()[name];
+}
+
+/// From now on this entry point fails with `result`; 0: no more.
+extern "C" void fake_cuda_refuse(const char* name, int result) {
+  const std::lock_guard lock(fake::state().mutex);
+  fake::refusals().erase(name);
+  if (result != 0) fake::refusals()[name] = static_cast<CUresult>(result);
 }
 
 /// How many calls have allocated, registered, mapped, loaded or instantiated: those that "drain" makes wait.

@@ -1,6 +1,7 @@
 """Every collective on tensors of a GPU, against what PyTorch computes on the host."""
 
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.distributed as dist
@@ -219,6 +220,16 @@ def groups(rank, ranks):
     assert host.item() == ranks
 
 
+def new_thread(rank, ranks):
+    """A thread's first use of the GPU makes the communicator."""
+    device = use_gpu(rank)
+    data = torch.ones(10).cuda()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(dist.group.WORLD._get_backend(device).eager_connect_single_device, device).result()
+    dist.all_reduce(data)
+    same(data, torch.full((10,), float(ranks)))
+
+
 class Collectives(unittest.TestCase):
     def on_all(self, function):
         for ranks in RANKS:
@@ -239,6 +250,9 @@ class Collectives(unittest.TestCase):
 
     def test_messages(self):
         self.on_all(messages)
+
+    def test_new_thread(self):
+        self.on_all(new_thread)
 
     def test_groups(self):
         import os

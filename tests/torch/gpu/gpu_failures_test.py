@@ -1,19 +1,29 @@
 """What goes wrong on a GPU reaches the works, names what failed, and ends the streams' waits."""
 
 import os
+import re
 import signal
+import tempfile
+import threading
 import time
 import unittest
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from stand_in import eventually, held, same, use_gpu
+from stand_in import eventually, held, refused, same, use_gpu
 from ranks import error_of, run
 
 
 def backend():
     return dist.group.WORLD._get_backend(torch.device("cuda"))
+
+
+def ignoring_errors(call, *args):
+    try:
+        call(*args)
+    except RuntimeError:
+        pass
 
 
 def connected(rank, ranks):
@@ -127,9 +137,26 @@ def own_limit(rank, ranks):
         work = backend().allreduce([data], options)
         eventually(lambda: work.exception() is not None)
         error = error_of(work.wait)
-    assert "after 0.5 s" in error and "The group was aborted" in error or "abort" in error, error
     torch.cuda.synchronize()
-    assert "abort" in error_of(dist.all_reduce, data)
+    assert "aborted the communicator" in error_of(dist.all_reduce, data)
+    return error
+
+
+def own_limit_of_a_group(rank, ranks):
+    """Calls that are enqueued as one have the shortest of their own time-outs."""
+    data = connected(rank, ranks)
+    device, group, works = torch.device("cuda", torch.cuda.current_device()), dist.group.WORLD, []
+    with held():
+        group._start_coalescing(device)
+        for seconds in (30, 0.5, 30):
+            options = torch._C._distributed_c10d.AllreduceOptions()
+            options.timeout, options.asyncOp = timedelta(seconds=seconds), True
+            works.append(backend().allreduce([data], options))
+        backend().allreduce([data], torch._C._distributed_c10d.AllreduceOptions())  # the group's time-out
+        work = group._end_coalescing(device)
+        eventually(lambda: work.exception() is not None, within=10)
+        error = error_of(work.wait)
+    return error
 
 
 def left_behind(rank, ranks):
@@ -138,18 +165,58 @@ def left_behind(rank, ranks):
     if rank == 0:
         dist.broadcast(data, 0)
     error = error_of(dist.destroy_process_group)
-    assert "broadcast" in error or "fewer" in error or "more" in error, error
+    both = f"rank {rank}: rank 1 left after 1 call, rank 0 after 2, the last of them broadcast(count=1000, f32, root=0)"
+    assert both in error, error
 
 
 def alone(rank, ranks):
-    """Messages: the peer that never connects is named in time."""
+    """Messages: the peer that never connects is named in time, by its rank in the group."""
     data = connected(rank, ranks)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(0.1)
-        return
-    work = dist.irecv(data, 1)
+        error = error_of(dist.irecv(data, 2).wait)
+        start = "DistBackendError: timed out (a timeout of 3 s is set): rank 1: recv from rank 2 of group '0' (default_pg): "
+        assert error.startswith(start) and "its rank 0 is rank 1 of the group, its rank 1 is rank 2" in error, error
+        store.set("over", "1")
+    else:
+        store.wait(["over"], timedelta(seconds=60))
+
+
+def aborts_while_connecting(rank, ranks, folder):
+    """abort() comes when the other rank has joined, and this one's thread is about to see that it has."""
+    device = use_gpu(rank)
+    data = torch.ones(4).cuda()
+    for turn in range(12):
+        group = dist.new_group()
+        of_gpu, flag = group._get_backend(device), f"{folder}/{turn}"
+        if rank == 1:
+            time.sleep(0.05)
+            ignoring_errors(of_gpu.eager_connect_single_device, device)  # an abort of rank 0
+            open(flag, "w").close()
+            continue
+        connecting = threading.Thread(target=ignoring_errors, args=(of_gpu.eager_connect_single_device, device))
+        connecting.start()
+        while not os.path.exists(flag):
+            pass
+        of_gpu.abort()
+        connecting.join()
+        error = error_of(dist.all_reduce, data, group=group, async_op=True)  # of the communicator or for want of one
+        assert "aborted" in error or "shut down" in error, error
+
+
+def blind(rank, ranks):
+    """The thread that looks after works cannot use the GPU: the works end with that error."""
+    device = use_gpu(rank)
+    data = torch.ones(4).cuda()
+    backend().eager_connect_single_device(device)
+    with refused("cuDevicePrimaryCtxRetain", 2):
+        work = dist.all_reduce(data, async_op=True)
+        eventually(lambda: work.exception() is not None)
     error = error_of(work.wait)
-    assert "timed out" in error or "left" in error or "died" in error, error
+    assert "DistBackendError" in error and "cuDevicePrimaryCtxRetain failed with CUDA's error 2" in error, error
+    torch.cuda.synchronize()
+    dist.all_reduce(data)
+    same(data, torch.full((4,), float(ranks**2)))
 
 
 class Failures(unittest.TestCase):
@@ -169,13 +236,32 @@ class Failures(unittest.TestCase):
         run(2, late, timeout=2)
 
     def test_own_limit(self):
-        run(2, own_limit)
+        for program in (own_limit, own_limit_of_a_group):
+            with self.subTest(program=program.__name__):
+                self.check_limit(run(2, program))
+
+    def check_limit(self, errors):
+        """The first rank whose call is late aborts the group; the other one hears of that, or was late too."""
+        late = [re.search(f"rank {rank}: (all_reduce|coalesced), call \\d of group '0' \\(default_pg\\), timed out: it has "
+                          "not finished after 0.5 s.*The group was aborted$", error) is not None
+                for rank, error in enumerate(errors)]
+        self.assertIn(True, late, errors)
+        for rank, error in enumerate(errors):
+            if not late[rank]:
+                self.assertRegex(error, f"rank {rank}: rank {1 - rank} \\(process \\d+ on .*\\) aborted the communicator")
 
     def test_left_behind(self):
         run(2, left_behind, timeout=5)
 
     def test_alone(self):
-        run(2, alone, timeout=3, may_die=(1,))
+        run(3, alone, timeout=3)
+
+    def test_aborts_while_connecting(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run(2, aborts_while_connecting, folder)
+
+    def test_blind(self):
+        run(2, blind)
 
 
 if __name__ == "__main__":

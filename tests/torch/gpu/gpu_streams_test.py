@@ -1,12 +1,19 @@
 """Order on streams: what waits for what, how long tensors are kept, and calls in graphs."""
 
+import contextlib
+import os
+import threading
 import time
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed as dist
-from stand_in import eventually, held, same, skipped, use_gpu
+from torch.utils._python_dispatch import TorchDispatchMode
+from stand_in import eventually, held, refused, same, skipped, use_gpu
 from ranks import error_of, run
+
+FREEING = ["cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuMemUnmap", "cuIpcCloseMemHandle", "cuLibraryUnload"]
 
 
 def connected(rank):
@@ -114,6 +121,84 @@ def tensors_are_kept(rank, ranks):
     assert skipped() == 0
 
 
+class AtFirstCopy(TorchDispatchMode):
+    """Calls `action` before the first copy that is enqueued inside."""
+
+    def __init__(self, action):
+        super().__init__()
+        self.action = action
+
+    def __torch_dispatch__(self, function, types, arguments=(), kinds=None):
+        if function is torch.ops.aten.copy_.default and self.action is not None:
+            action, self.action = self.action, None
+            action()
+        return function(*arguments, **(kinds or {}))
+
+
+def asynchronous():
+    options = dist.distributed_c10d.AllgatherOptions()
+    options.asyncOp = True
+    return options
+
+
+def kept_behind_a_failure(rank, ranks):
+    """An error after a call was launched: the launch has the tensors."""
+    connected(rank)
+    count = 1 << 19
+    whole = [torch.empty(count, device="cuda") for _ in range(ranks)][::-1]  # not in the order of memory: copied
+    dist.all_gather(whole, torch.empty(count, device="cuda"), async_op=True).wait()
+    torch.cuda.synchronize()  # from here on, the communicator's stream has memory for the results in PyTorch's cache
+    del whole
+    base = torch.cuda.memory_allocated()
+    used = lambda: torch.cuda.memory_allocated() - base  # noqa: E731
+    with held():
+        whole = [torch.empty(count, device="cuda"), torch.empty(1, device="cuda").expand(count)]
+        text = error_of(dist.all_gather, whole, torch.empty(count, device="cuda"), async_op=True)
+        assert "single memory location" in text, text  # the second result cannot be copied to where it should lie
+        del whole
+        assert used() >= 8 * count, used()
+    eventually(lambda: used() == 0)
+    with held(), contextlib.ExitStack() as stack:  # nor can the end of what was launched be recorded
+        whole = [torch.empty(count, device="cuda") for _ in range(ranks)][::-1]
+        gather = dist.group.WORLD._get_backend(whole[0].device).allgather
+        with AtFirstCopy(lambda: stack.enter_context(refused("cuEventRecord", 999))):
+            text = error_of(gather, [whole], [torch.empty(count, device="cuda")], asynchronous())
+        assert "CUDA error" in text, text
+        del whole
+    torch.cuda.synchronize()
+    assert used() >= 8 * count, used()
+    data = torch.ones(10).cuda()
+    dist.all_reduce(data, async_op=True).wait()
+    same(data, torch.full((10,), float(ranks)))
+    del data
+    assert skipped() == 0
+    dist.destroy_process_group()
+    assert used() == 0, used()
+
+
+def kept_at_the_end(rank, ranks, in_time):
+    """The group is shut down while copies of a result are held behind their call: they use the tensors."""
+    device = connected(rank)
+    count = 1 << 19
+    base = torch.cuda.memory_allocated()
+    used = lambda: torch.cuda.memory_allocated() - base  # noqa: E731
+    backend = dist.group.WORLD._get_backend(device)
+    closing = threading.Thread(target=backend.shutdown)
+    with contextlib.ExitStack() as stack:
+        whole = [torch.empty(count, device="cuda") for _ in range(ranks)][::-1]  # not in the order of memory: copied
+        with AtFirstCopy(lambda: stack.enter_context(held())):  # on the current stream, as the backend has set it
+            backend.allgather([whole], [torch.empty(count, device="cuda")], asynchronous())
+        del whole
+        for function in FREEING:  # here these wait for all that the GPU has to do, and so leaving would
+            stack.enter_context(refused(function, 999))
+        closing.start()
+        closing.join(timeout=1 if in_time else None)
+        assert used() >= 8 * count, used()
+        assert closing.is_alive() == in_time
+    closing.join()
+    assert used() == 0 or not in_time, used()
+
+
 def futures(rank, ranks):
     connected(rank)
     data, copy = torch.ones(1000).cuda(), torch.empty(1000, device="cuda")
@@ -177,6 +262,31 @@ def graphs(rank, ranks):
     assert skipped() == 0
 
 
+def polled(rank, ranks):
+    """A thread that has the interpreter asks for a message's state while another one waits until it is enqueued."""
+    use_gpu(rank)
+    store = dist.distributed_c10d._get_default_store()
+    data = torch.full((10,), float(rank)).cuda()
+    if rank == 1:
+        store.wait(["polled"])
+        time.sleep(0.1)
+        dist.send(data, 0)
+        return
+    work = dist.irecv(data, 1)
+
+
+    def poll():
+        while not work.is_completed():
+            pass
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    store.set("polled", "1")
+    work.get_future().wait()  # unlike `wait`, it is called with the interpreter's lock
+    poller.join()
+    same(data, torch.ones(10))
+
+
 def host_waits(rank, ranks):
     """With a time `wait` is the host's, and so is a barrier's."""
     connected(rank)
@@ -204,6 +314,17 @@ class Streams(unittest.TestCase):
 
     def test_tensors_are_kept(self):
         run(2, tensors_are_kept)
+
+    def test_kept_behind_a_failure(self):
+        run(2, kept_behind_a_failure)
+
+    def test_kept_at_the_end(self):
+        for in_time in (True, False):
+            with self.subTest(in_time=in_time), mock.patch.dict(os.environ, FAKE_CUDA_RULES="queue"):
+                run(2, kept_at_the_end, in_time)
+
+    def test_polled(self):
+        run(2, polled, within=30)
 
     def test_futures(self):
         run(2, futures)

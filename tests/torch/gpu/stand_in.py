@@ -45,6 +45,18 @@ def held(stream=None):
         stream.synchronize()  # the function must outlive its call
 
 
+@contextlib.contextmanager
+def refused(function, result):
+    """The driver's function fails with this error inside."""
+    refuse = ctypes.CDLL("libcuda.so.1").fake_cuda_refuse
+    refuse.argtypes = ctypes.c_char_p, ctypes.c_int
+    refuse(function.encode(), result)
+    try:
+        yield
+    finally:
+        refuse(function.encode(), 0)
+
+
 def eventually(condition, within=30):
     deadline = time.monotonic() + within
     while not condition():

@@ -106,7 +106,7 @@ class GpuCalls {
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<GroupFacts> facts_;
   const int rank_, ranks_;
-  std::atomic<bool> closed_{false};  // set under mutex_: whoever stores a communicator then sees it
+  std::atomic<bool> closed_{false};  // set under mutex_, so that no communicator is stored afterwards
   std::mutex connecting_;
   mutable std::mutex mutex_;  // of what follows
   std::optional<c10::Device> device_;

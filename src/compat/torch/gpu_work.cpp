@@ -151,7 +151,7 @@ void GpuWork::wait_until_enqueued() {
                       "wait: the call is one of a group of calls that has not ended: wait for the group");
     }
   }
-  const WithoutGil without;  // before the lock: who takes the interpreter again may wait for one who waits for the lock
+  const WithoutGil without;  // taken again when mutex_ is free: the holder of Python's lock may want mutex_
   std::unique_lock lock(mutex_);
   while (!cv_.wait_for(lock, milliseconds(50), is_enqueued)) {
     lock.unlock();

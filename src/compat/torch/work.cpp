@@ -107,8 +107,7 @@ bool Work::has_ended() const {
 
 bool Work::wait(milliseconds timeout) {
   if (!has_ended()) {
-    // Futures' callbacks may need it. Before the lock: who takes the interpreter again may wait for one who waits for
-    // the lock.
+    // Futures' callbacks may need Python's lock. It is taken again when mutex_ is free: its holder may want mutex_.
     const WithoutGil without;
     std::unique_lock lock(mutex_);
     const milliseconds limit = timeout != kNoTimeout && timeout.count() > 0 ? timeout : limit_;

@@ -195,14 +195,15 @@ void take_any_buffer(const SwitchRank& mine, const AnyBuffer& how) {
   }
 }
 
-/// Of rank r, block b and element i: so that a wrong byte, block or rank shows.
+/// Of a rank, a block and an element: so that a wrong byte, element, block or rank shows. Sums wrap.
 int32_t number(size_t rank, size_t block, size_t i) {
-  return static_cast<int32_t>(1000003 * rank + 10007 * block + i % 4999 + 1);
+  const size_t all = 1000003 * rank + 10007 * block + i % 4999 + 1;
+  return static_cast<int32_t>(static_cast<uint32_t>(all) * 0x9E3779B1U);
 }
 int32_t sum(size_t ranks, size_t block, size_t i) {
-  int32_t all = 0;
-  for (size_t rank = 0; rank < ranks; ++rank) all += number(rank, block, i);
-  return all;
+  uint32_t all = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) all += static_cast<uint32_t>(number(rank, block, i));
+  return static_cast<int32_t>(all);
 }
 
 TEST(Multimem, AllReducesTakeAnyBufferOfAnyLength) {

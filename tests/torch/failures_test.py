@@ -95,14 +95,15 @@ def unsent(rank, ranks):
 
 
 def sender_killed(rank, ranks, has_sent, any_source):
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
         if has_sent:
             dist.send(torch.ones(1), 0)
-            dist.distributed_c10d._get_default_store().wait(["received"])
+        store.wait(["ready"])  # a death while the other rank makes the group is told there
         os.kill(os.getpid(), signal.SIGKILL)
     if has_sent:
         dist.recv(torch.empty(1), 1)
-        dist.distributed_c10d._get_default_store().set("received", "1")
+    store.set("ready", "1")
     start = time.monotonic()
     text = error_of(dist.recv, torch.empty(1), None if any_source else 1)
     return text, time.monotonic() - start

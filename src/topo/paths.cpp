@@ -13,9 +13,10 @@ namespace tutti::topo {
 namespace {
 
 constexpr uint32_t kNoLink = std::numeric_limits<uint32_t>::max();
-constexpr const char* kNames[] = {"same core",   "same core complex", "same package",   "NVLink",  "NVSwitch",
-                                  "PCIe switch", "PCIe host bridge",  "across sockets", "network", "no path"};
-constexpr const char* kCodes[] = {"SELF", "L3", "PKG", "NVL", "NVS", "PIX", "PHB", "SYS", "NET", "-"};
+constexpr const char* kNames[] = {"same core", "same GPU",    "same core complex", "same package",   "NVLink",
+                                  "NVSwitch",  "PCIe switch", "PCIe host bridge",  "across sockets", "network",
+                                  "no path"};
+constexpr const char* kCodes[] = {"SELF", "SELF", "L3", "PKG", "NVL", "NVS", "PIX", "PHB", "SYS", "NET", "-"};
 static_assert(std::size(kNames) == kPathKinds && std::size(kCodes) == kPathKinds);
 
 bool is_processor(NodeKind kind) {
@@ -165,7 +166,9 @@ std::vector<Path> PathFinder::from(NodeId a, std::span<const NodeId> ends) const
   for (const NodeId goal : ends) {
     const NodeId end = core_of(goal, true);
     if (end == source) {
-      paths.push_back({PathKind::SameCore, figures::same_core.gbps, figures::same_core.us, {}});
+      const bool gpu = graph_.nodes[end].kind == NodeKind::Gpu;
+      const LinkFigure& figure = gpu ? figures::same_gpu : figures::same_core;
+      paths.push_back({gpu ? PathKind::SameGpu : PathKind::SameCore, figure.gbps, figure.us, {}});
       continue;
     }
     const bool outside = host_[end] != host_[source];

@@ -14,7 +14,8 @@ namespace tutti::topo {
 
 /// What a path goes through, by its worst part.
 enum class PathKind : uint8_t {
-  SameCore,    ///< both ends are one core (or one GPU)
+  SameCore,    ///< both ends are one core
+  SameGpu,     ///< both ends are one GPU
   Complex,     ///< cores that share their last cache
   Package,     ///< cores of one package
   NvLink,      ///< GPUs that NVLinks join directly
@@ -25,7 +26,7 @@ enum class PathKind : uint8_t {
   Network,     ///< between hosts
   None,        ///< there is none
 };
-inline constexpr int kPathKinds = 10;
+inline constexpr int kPathKinds = 11;
 /// "same core complex".
 const char* name_of(PathKind kind);
 /// At most four letters, for tables: "L3", "PKG", "NVL", "NVS", "PIX", "PHB", "SYS", "NET"; like nvidia-smi's.

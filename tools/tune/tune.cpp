@@ -252,7 +252,7 @@ class Tuning {
     };
     if (options_.on_gpus()) {
       for (const auto& [kind, link] : profile.gpu_links) {
-        tell(kind == name_of(topo::PathKind::SameCore) ? "ranks on one GPU" : "GPUs, " + kind, link);
+        tell(kind == name_of(topo::PathKind::SameGpu) ? "ranks on one GPU" : "GPUs, " + kind, link);
       }
       if (select::is_stand_in(*profile.gpus)) fmt::print("  These are times of a stand-in: they mean nothing.\n");
       return;

@@ -175,7 +175,7 @@ TEST(Profile, TimesOfGpusAreThoseOfAnAlgorithmAndAMethod) {
 
 TEST(Profile, SituationsAreTold) {
   const plan::Grouping one(std::vector<Rank>{0, 0}), two(std::vector<Rank>{0, 0, 1, 1});
-  EXPECT_EQ(situation_on(one, 1, "GPU", "same core", false), "2 ranks on 1 GPU");
+  EXPECT_EQ(situation_on(one, 1, "GPU", "same GPU", false), "2 ranks on 1 GPU");
   EXPECT_EQ(situation_on(one, 2, "GPU", "NVLink", true), "2 ranks on 2 GPUs, NVLink, through memory of the host");
   EXPECT_EQ(situation_on(two, 4, "GPU", "NVLink+network", false), "4 ranks in groups of 2 on 4 GPUs, NVLink+network");
   EXPECT_TRUE(is_on_processors(situation_on(one, 2, "GPU", "", false)));

@@ -20,12 +20,23 @@
 namespace tutti::comm {
 namespace {
 
-/// What rank 0 tells all.
+/// What rank 0 tells all: its table, and what it priced the links at, so that all ranks predict the same.
 struct TablePage {
   std::string table, situation;
+  select::LinkCost inside, between;
   static void fields(auto& m, auto& v) {
     v.text(m.table, kMaxTable);
     v.words(m.situation, kMaxReport);
+    link(m.inside, v);
+    link(m.between, v);
+  }
+
+ private:
+  static void link(auto& cost, auto& v) {
+    v.real(cost.alpha);
+    v.real(cost.beta);
+    v.real(cost.message);
+    v.flag(cost.in_place);
   }
 };
 
@@ -134,10 +145,15 @@ void BackendCalls::agree(const Agreement& agreed, const Groups& groups, Deadline
   take_offer(std::move(offer), agreed, groups);
   if (inputs_.ranks == 1) return planner_->agree(select::DecisionTable(inputs_), groups);
   take_graph(agreed, groups, deadline);
-  // Other ranks have no graph: they hear the situation, for their logs.
-  const TablePage mine{endpoint_->rank() == 0 ? select::DecisionTable(inputs_).text() : "", inputs_.situation};
+  // Other ranks have no graph.
+  const TablePage mine{.table = endpoint_->rank() == 0 ? select::DecisionTable(inputs_).text() : "",
+                       .situation = inputs_.situation,
+                       .inside = inputs_.inside,
+                       .between = inputs_.between};
   const TablePage page = read_of<TablePage>(0, endpoint_->exchange(pack_fields(mine), deadline).front());
   inputs_.situation = page.situation;
+  inputs_.inside = page.inside;
+  inputs_.between = page.between;
   planner_->agree(select::DecisionTable::parse(page.table, inputs_), groups);
 }
 

@@ -150,8 +150,7 @@ Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   if (in_place && in_.buffer != nullptr) std::memset(in_.buffer->data(), 0, in_.buffer->size());
   upload();
   RankResult mine{};
-  mine.seconds = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
-  mine.how = comm_.last_call();
+  mine.seconds = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get(), mine.how);
   for (int i = 0; i < options_.checks; ++i) mine.wrong += check_once(row, in_place, ++seed_);
 
   std::vector<RankResult> all(static_cast<size_t>(ranks_));
@@ -191,14 +190,19 @@ double RankBench::time_of_all(const std::vector<double>& times) const {
 }
 
 /// Seconds per call, averaged over the iterations, as this rank measures it: of calls, or of captured ones, replayed.
-double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
+/// `how`: what the last of them was.
+double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op, tuttiCallInfo& how) {
   run_calls(row, op, options_.warmup);
   synchronize();
-  if (options_.graphs > 0) gpu_->capture([&] { run_calls(row, op, options_.iterations); });
+  if (options_.graphs > 0) {
+    gpu_->capture([&] { run_calls(row, op, options_.iterations); });
+    how = comm_.last_call();
+  }
   comm_.barrier();  // after the graph is made, which may wait for kernels as well
   const auto start = std::chrono::steady_clock::now();
   options_.graphs > 0 ? gpu_->replay(options_.graphs) : run_calls(row, op, options_.iterations);
   synchronize();
+  if (options_.graphs == 0) how = comm_.last_call();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (options_.iterations == 0) return 0;
   return elapsed.count() / std::max(1, options_.graphs) / options_.iterations / options_.aggregate;

@@ -46,7 +46,7 @@ class RankBench {
   };
 
   void place_buffers(const PerfRow& row, Pattern& pattern, bool in_place);
-  double time_calls(const PerfRow& row, tuttiRedOp_t op);
+  double time_calls(const PerfRow& row, tuttiRedOp_t op, tuttiCallInfo& how);
   uint64_t check_once(const PerfRow& row, bool in_place, uint64_t seed);
   /// What a call is given: the address on the GPU, if there is one.
   std::byte* address(const Place& place) const;

@@ -214,7 +214,7 @@ std::shared_ptr<void> CudaBackend::launch_kernel(Execution& execution, const Bin
   }
   start_held();
   if (!made.parts.empty()) call.transfers.parts = programs_.parts(made.parts, on.stream, counted, kept);
-  starts_.start(made.placed.kernel, call.items, &call, on);
+  starts_.start(made.placed.kernel, call, on);
   return kept;
 }
 
@@ -286,7 +286,7 @@ void CudaBackend::check_stream(void* handle) {
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr);
   if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    throw_error(Code::InvalidUsage, "the stream's capture was invalidated by an earlier call that cannot be captured");
+    throw_error(Code::InvalidUsage, "{}", kSpoiltCapture);
   }
 }
 

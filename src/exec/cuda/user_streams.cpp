@@ -44,6 +44,7 @@ UserStreams::~UserStreams() {
 CUcontext UserStreams::context_of(CUstream stream) const {
   CUcontext context = nullptr;
   const CUresult result = driver().cuStreamGetCtx(stream, &context);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) throw_error(Code::InvalidUsage, "{}", kSpoiltCapture);
   if (result != CUDA_SUCCESS) {
     throw_error(Code::InvalidArgument, "the stream is not a stream of CUDA, or was destroyed: {}",
                 driver().describe(result));

@@ -9,6 +9,9 @@
 
 namespace tutti::exec::cuda {
 
+inline constexpr const char* kSpoiltCapture =
+    "the stream's capture was invalidated by an earlier call that cannot be captured";
+
 /// A stream that a call is enqueued on.
 struct UserStream {
   CUstream stream = nullptr;

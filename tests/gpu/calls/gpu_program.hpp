@@ -38,6 +38,13 @@ inline void use_gpu(int device) {
   ASSERT_EQ(cuCtxPushCurrent(cuda::Device::get(device).context()), CUDA_SUCCESS);
 }
 
+inline int count_gpus() {
+  int count = 0;
+  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+  return count;
+}
+
 /// Memory of the calling thread's device.
 class GpuBuffer {
  public:

@@ -169,6 +169,7 @@ TEST_F(OddUses, PinnedMemoryOfTheHost) {
 }
 
 TEST_F(OddUses, AThreadThatUsesAnotherDeviceOrNone) {
+  if (count_gpus() < 2) GTEST_SKIP() << "it takes two GPUs";
   each_rank([](int, tuttiComm_t comm, Own& own) {
     use_gpu(1);
     EXPECT_EQ(own.all_reduce(comm), tuttiSuccess) << tuttiGetLastError();
@@ -307,6 +308,7 @@ TEST_F(OddUses, AChildOfFork) {
 
 /// The program resets its device, which takes memory and streams from the communicator.
 TEST(OddUsesOfAContext, ADeviceThatIsReset) {
+  if (count_gpus() < 2) GTEST_SKIP() << "it takes two GPUs";
   use_gpu(1);
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);

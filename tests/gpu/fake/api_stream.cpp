@@ -156,7 +156,10 @@ CUresult cuStreamQuery(CUstream handle) {
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return call("cuStreamGetCtx", kContext, [&](Call& one) {
     require_pointers(context);
-    *context = reinterpret_cast<CUcontext>(stream_of(one, handle).context);
+    const Stream& stream = stream_of(one, handle);
+    const bool spoilt = stream.capture != nullptr && stream.capture->invalid;
+    require(!spoilt, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);  // so does the driver 580
+    *context = reinterpret_cast<CUcontext>(stream.context);
   });
 }
 

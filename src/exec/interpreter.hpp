@@ -123,25 +123,6 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     return Outcome::Progress;
   }
 
- private:
-  using Lanes = Readiness<Group, Wire, Remote>;
-  using Lanes::advance;
-  using Lanes::ready;
-  using Lanes::ready_together;
-
-  /// Prepares the instruction's next run; false if that was the last one.
-  TUTTI_HD_APART static bool repeats(const RankState& rank, LaneState& lane, const Instruction& op) {
-    const bool again = ++lane.repeated < op.repeats;
-    if (again) {
-      lane.arrived = 0;
-      lane.bases[0] = moved(lane.bases[0], op.bytes);
-    } else {
-      lane.repeated = 0;
-      lane.bases[0] = moved(rank.bases[0], lane.round * rank.advance_bytes);
-    }
-    return again;
-  }
-
   /// All threads that poll: what has been read goes back to its writers, and lines count as sent.
   TUTTI_HD static void end_messages(const Group& group, RankState& rank, LaneState& lane, const Instruction& op) {
     TUTTI_HD_ROLLED
@@ -169,6 +150,25 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
       if (to.delivery == Delivery::Pushed) Reduce::copy(group, link::push_slot(rank.out[to.link]), from, op.bytes);
     }
     if constexpr (Wire::kLines) Reduce::send_lines(group, rank, lane, op, from);
+  }
+
+ private:
+  using Lanes = Readiness<Group, Wire, Remote>;
+  using Lanes::advance;
+  using Lanes::ready;
+  using Lanes::ready_together;
+
+  /// Prepares the instruction's next run; false if that was the last one.
+  TUTTI_HD_APART static bool repeats(const RankState& rank, LaneState& lane, const Instruction& op) {
+    const bool again = ++lane.repeated < op.repeats;
+    if (again) {
+      lane.arrived = 0;
+      lane.bases[0] = moved(lane.bases[0], op.bytes);
+    } else {
+      lane.repeated = 0;
+      lane.bases[0] = moved(rank.bases[0], lane.round * rank.advance_bytes);
+    }
+    return again;
   }
 
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {

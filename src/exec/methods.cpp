@@ -22,13 +22,15 @@ void bound_by_blocks(Prices& prices, double of_one, uint32_t width) {
 /// A call is a kernel, of which messages are a part.
 void price_kernel(Prices& prices) { prices.call = machine_constants().cuda_call; }
 
-/// A byte is loaded twice: by its writer, which stores it in a slot, and there by its reader. Each round ends with a
-/// descriptor and a fence.
+/// What a round costs beyond its messages where the interpreter runs it: instructions, a descriptor and a fence.
+double of_round() { return machine_constants().cuda_round + machine_constants().cuda_fence; }
+
+/// A byte is loaded twice: by its writer, which stores it in a slot, and there by its reader.
 void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
   price_kernel(prices);
   bound_by_blocks(prices, 2 * machine_constants().cuda_block_local, width);
-  prices.inside.alpha += machine_constants().cuda_fence;
-  prices.between.alpha += machine_constants().cuda_fence;
+  prices.inside.alpha += of_round();
+  prices.between.alpha += of_round();
 }
 
 /// A byte is loaded by its writer, which stages it (unless it can be read in place), and by its reader from there. The
@@ -36,7 +38,7 @@ void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
 void price_get(plan::Cost&, Prices& prices, Rank, uint32_t width) {
   price_kernel(prices);
   bound_by_blocks(prices, machine_constants().cuda_block_local + machine_constants().cuda_block_peer, width);
-  prices.inside.alpha += prices.inside.alpha + machine_constants().cuda_fence;
+  prices.inside.alpha += prices.inside.alpha + of_round();
 }
 
 /// One block writes and reads lines of 16 bytes, of which a thread has one in flight where it sends or copies; other

@@ -57,7 +57,8 @@ struct Readiness {
 
   TUTTI_HD static void tell_progress(const RankState& rank, LaneState& lane, uint64_t progress) {
     if constexpr (link::Fences<Memory>) {
-      Memory::store_progress(&lane.progress, progress, rank.watched);
+      lane.progress = progress;  // others read a copy
+      if (rank.watched) Memory::store_progress(&rank.lanes[lane.lane].progress, progress);
     } else {
       Memory::store_release(&lane.progress, progress);
     }
@@ -123,7 +124,7 @@ struct Readiness {
       return Remote::kDrains && rank.drains ? drain(rank, lane) : Outcome::LaneDone;
     }
     const Tables& tables = lane.round < rank.full_rounds ? rank.full : rank.last;
-    const Range ops = tables.lanes[lane.lane];
+    const Range ops = tables.lanes[lane.row];
     if (ops.begin == ops.end) {
       lane.round = rank.rounds;
       tell_progress(rank, lane, lane.round << 32);
@@ -145,7 +146,7 @@ struct Readiness {
   /// Have all readers of the lane's messages read them?
   TUTTI_HD_APART static Outcome drain(RankState& rank, LaneState& lane) {
     const Tables& tables = rank.last;  // all rounds use the same links
-    const Range ops = tables.lanes[lane.lane];
+    const Range ops = tables.lanes[lane.row];
     TUTTI_HD_ROLLED
     for (const Instruction* op = tables.ops + ops.begin; op != tables.ops + ops.end; ++op) {
       TUTTI_HD_ROLLED
@@ -243,6 +244,11 @@ struct Readiness {
       if (missing != Await::Nothing) return wait(lane, missing, rank.out[to.link]);
     }
     return op.slot == Slot::Stage ? stage_ready(rank, lane, *rank.stages[op.stage]) : Outcome::Progress;
+  }
+
+  /// Is there room for a message to this reader?
+  TUTTI_HD static Outcome room_for(RankState& rank, const Out& to) {
+    return missing_room(rank, to) == Await::Nothing ? Outcome::Progress : Outcome::Waiting;
   }
 
   /// What a message to this reader must wait for.

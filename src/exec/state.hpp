@@ -51,8 +51,9 @@ struct Fault {
 /// A lane of a rank. One group of threads runs it; of its fields others read only `progress`.
 struct LaneState {
   uint64_t progress = 0;  ///< round << 32 | instruction within the lane: all before it is done. Stored with release
-  uint32_t lane = 0;
-  uint32_t arrived = 0;  ///< messages of this instruction that have arrived
+  uint32_t lane = 0;      ///< of the plan
+  uint32_t row = 0;       ///< in Tables::lanes
+  uint32_t arrived = 0;   ///< messages of this instruction that have arrived
   uint64_t round = 0;
   uint64_t repeated = 0;                                  ///< times that this instruction has run in a row
   const Tables* tables = nullptr;                         ///< of this round

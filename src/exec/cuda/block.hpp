@@ -109,8 +109,7 @@ struct SlotMemory : SystemMemory {
     ptx::store_ordered<ptx::Scope::System>(at, value);
   }
   /// Lanes of a replica may run in other blocks of this GPU.
-  TUTTI_DEVICE static void store_progress(uint64_t* at, uint64_t value, bool watched) {
-    if (!watched) return ptx::store_relaxed<ptx::Scope::Device>(at, value);
+  TUTTI_DEVICE static void store_progress(uint64_t* at, uint64_t value) {
     ptx::fence<ptx::Scope::Device>();
     ptx::store_ordered<ptx::Scope::Device>(at, value);
   }

@@ -150,6 +150,13 @@ template <class T, class Lines>
 TUTTI_DEVICE void fold_lines(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                              unsigned char* slot, const BlockOperands& operands, const Lines& lines) {
   const Fold<T, typename Lines::Chunk> fold(how, op, segment);
+  if (op.sources == 2) {
+    return lines.each_place([&](uint32_t place) {
+      typename Lines::Chunk loaded[2];
+      lines.load(place, operands, 0, 2, loaded);
+      lines.store(place, to, slot, fold.two(loaded[0], loaded[1]));
+    });
+  }
   lines.each_place([&](uint32_t place) {
     lines.store(place, to, slot, fold.chunk([&](uint32_t j, uint32_t end, auto& loaded) {
       lines.load(place, operands, j, end, loaded);

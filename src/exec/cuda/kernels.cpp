@@ -1,6 +1,7 @@
 #include "exec/cuda/kernels.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "base/format.hpp"
 #include "exec/cuda/code.hpp"
 #include "exec/cuda/multimem_call.hpp"
+#include "link/ll.hpp"
 #include "tutti/types.hpp"
 
 // Fatbins, embedded by the build.
@@ -24,6 +26,7 @@ using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, LoadedKernel>;
 constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"};  // by KernelKind
+constexpr uint64_t kFewestThreads = 256;  // of a short call: they load its tables at once
 constexpr const char* kBatch = "tutti_batch_ll_";
 constexpr const char* kMultimem = "tutti_multimem_";
 
@@ -195,18 +198,36 @@ std::string kernel_type(const Reduction& reduction) {
   return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
 }
 
+namespace {
+
+/// Does any link of the program lie on this link lane, or on a later one?
+bool any_link(const Program& program, uint32_t lane) {
+  const auto is_there = [lane](const LinkId& link) { return link.link_lane >= lane; };
+  return std::any_of(program.out_links.begin(), program.out_links.end(), is_there) ||
+         std::any_of(program.in_links.begin(), program.in_links.end(), is_there);
+}
+
+}  // namespace
+
 gpu::KernelKind kind_of(const Program& program) {
-  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
-  const auto in_ll128 = [](const LinkId& link) { return link.link_lane >= link::kLl128Lanes; };
-  const auto& outs = program.out_links;
-  const auto& ins = program.in_links;
-  if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
-    return gpu::KernelKind::Slots;
+  if (!any_link(program, link::kLlLanes)) return gpu::KernelKind::Slots;
+  return runs_straight(program) && !any_link(program, link::kLl128Lanes) ? gpu::KernelKind::Short : gpu::KernelKind::Ll;
+}
+
+uint16_t threads_for(const Program& program) {
+  if (!runs_straight(program)) return 0;
+  uint64_t most = 0;
+  for (const Instruction& op : program.last.ops) {
+    most = std::max(most, link::lines_of(op.bytes) * std::max(1U, op.outs.end - op.outs.begin));
   }
-  const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
-  const bool whole = std::any_of(outs.begin(), outs.end(), in_ll128) || std::any_of(ins.begin(), ins.end(), in_ll128);
-  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? gpu::KernelKind::Short
-                                                                               : gpu::KernelKind::Ll;
+  return static_cast<uint16_t>(std::clamp<uint64_t>(std::bit_ceil(most), kFewestThreads, gpu::kMaxThreads));
+}
+
+bool runs_straight(const Program& program) {
+  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
+  return std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
+         std::all_of(program.in_links.begin(), program.in_links.end(), in_lines) && program.width == 1 &&
+         program.rounds == 1 && program.last.lanes.size() == 1;
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {
@@ -214,7 +235,8 @@ uint32_t resident_blocks(const Device& device, uint32_t threads) {
   int fewest = 1 << 20;
   for (const auto& [name, kernel] : kernels_of(device)) {
     int blocks = 0;
-    check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, static_cast<int>(threads), 0),
+    check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, static_cast<int>(threads),
+                                                               gpu::kSharedBytes),
           "a kernel's occupancy is unknown");
     fewest = std::min(fewest, blocks);
   }

@@ -4,6 +4,7 @@
 #include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
+#include "exec/cuda/places.hpp"
 #include "exec/cuda/stamps.hpp"
 #include "exec/cuda/transfers.hpp"
 #include "exec/gpu/lanes.hpp"
@@ -22,47 +23,59 @@ class Block {
   using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, BlockRemote<kKind>>;
 
   TUTTI_DEVICE Block(const gpu::LanesCall& call, const BlockGroup& group)
-      : call_(call), frame_(call.head), group_(group) {}
+      : call_(call), places_(call), frame_(call.head), group_(group) {}
 
   /// All threads.
   TUTTI_DEVICE void run() {
     Stamps::begin();
-    uint32_t goes = 0;
-    if (group_.leader()) goes = enter() ? 1 : 0;
+    bool goes = false;
+    if (group_.leader()) goes = enter();
+    places_.load();
+    goes = ptx::sync_block_or(goes);
+    if (kKind == gpu::KernelKind::Slots && group_.leader()) bind_regions();
     Stamps::after(Phase::Enter);
-    if (group_.broadcast(goes) != 0) {
+    if (goes) {
       if (kKind == gpu::KernelKind::Slots && call_.transfers.message != 0) bind_transfers();
-      run_lanes();
+      run_items();
+      group_.sync();
+      places_.store();
     }
-    group_.sync();
+    if constexpr (kBatch) group_.sync();
     if (group_.leader()) leave();
     Stamps::after(Phase::Leave);
     Stamps::print(call_.head.record, call_.head.launch);
   }
 
  private:
-  TUTTI_DEVICE RankState& rank(uint32_t item) const { return call_.ranks[item]; }
-  TUTTI_DEVICE LaneState& lane(uint32_t item) const { return call_.states[item]; }
+  TUTTI_DEVICE RankState& rank(uint32_t place) const { return places_.item(place).rank; }
+  TUTTI_DEVICE LaneState& lane(uint32_t place) const { return places_.item(place).lane; }
+  TUTTI_DEVICE uint32_t replica(uint32_t place) const {
+    return call_.lanes == 1 ? places_.number(place) : places_.number(place) / call_.lanes;
+  }
 
-  /// False if the call must not run.
+  /// False if the call must not run. Sets what other threads do not copy (Places::kSetWords).
   TUTTI_DEVICE bool enter() const {
     uint64_t tag = 0;
     if (!frame_.enter(tag)) return false;
     TUTTI_HD_ROLLED
-    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) bind(item, tag);
+    for (uint32_t place = 0; places_.has(place); ++place) {
+      places_.reset(place);
+      RankState& state = rank(place);
+      const uint64_t first = call_.window_bytes == 0 ? 0 : call_.window_bytes * replica(place);
+      lane(place).bases[0] = state.bases[0] = moved(call_.in, first);
+      lane(place).bases[1] = state.bases[1] = moved(call_.out, first);
+      state.tag = tag;
+      state.faulted = 0;
+      state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
+      if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
+    }
     return true;
   }
 
-  TUTTI_DEVICE void bind(uint32_t item, uint64_t tag) const {
-    RankState& state = rank(item);
-    const uint64_t first = call_.window_bytes * (item / call_.lanes);
-    state.bases[0] = moved(call_.in, first);
-    state.bases[1] = moved(call_.out, first);
-    state.tag = tag;
-    state.faulted = 0;
-    state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
-    if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
-    if constexpr (kKind == gpu::KernelKind::Slots) {
+  TUTTI_DEVICE void bind_regions() const {
+    TUTTI_HD_ROLLED
+    for (uint32_t place = 0; places_.has(place); ++place) {
+      const RankState& state = rank(place);
       if (state.regions == nullptr) return;
       state.regions[0] = call_.in_region;
       state.regions[1] = call_.out_region;
@@ -72,11 +85,72 @@ class Block {
   /// All threads.
   TUTTI_DEVICE void bind_transfers() const {
     TUTTI_HD_ROLLED
-    for (uint32_t item = ptx::block_index() + ptx::thread_index() * ptx::grid_size(); item < call_.items;
-         item += ptx::block_size() * ptx::grid_size()) {
-      TransferLane(call_.transfers, rank(item).last).bind(item % call_.lanes, item / call_.lanes);
+    for (uint32_t place = ptx::thread_index(); places_.has(place); place += ptx::block_size()) {
+      TransferLane(call_.transfers, rank(place).last).bind(places_.number(place) % call_.lanes, replica(place));
     }
     group_.sync();
+  }
+
+  /// All threads.
+  TUTTI_DEVICE void run_items() {
+    if constexpr (kKind != gpu::KernelKind::Slots) {
+      if (kKind == gpu::KernelKind::Short || call_.straight) return run_straight();
+    }
+    if constexpr (kKind != gpu::KernelKind::Short) run_lanes();
+  }
+
+  /// All threads. The instructions of a lane with one round, all of whose messages come and go in lines: each thread
+  /// waits for itself, and nothing of the lane's state is kept.
+  TUTTI_DEVICE void run_straight() {
+    RankState& state = rank(0);
+    LaneState& its = lane(0);
+    const Instruction* const end = state.last.ops + state.last.lanes->end;
+    TUTTI_HD_ROLLED
+    for (const Instruction* op = state.last.ops; op != end; ++op) {
+      Outcome outcome = Outcome::Progress;
+      TUTTI_HD_ROLLED
+      for (uint32_t i = op->outs.begin + ptx::thread_index(); i < op->outs.end; i += ptx::block_size()) {
+        const link::OutLink& out = state.out[state.last.outs[i].link];
+        const Outcome room = await(*op, Await::Credit, out, [&] { return Run::room_for(state, state.last.outs[i]); });
+        if (room != Outcome::Progress) outcome = room;
+      }
+      TUTTI_HD_ROLLED
+      for (uint32_t i = ptx::thread_index(); i < op->arrivals.end - op->arrivals.begin; i += ptx::block_size()) {
+        const link::InLink& in = state.in[state.last.arrivals[op->arrivals.begin + i]];
+        const Outcome come = await(*op, Await::Message, in, [&] { return Run::message_ready(state, its, *op, i); });
+        if (come != Outcome::Progress) outcome = come;
+      }
+      Stamps::after(Phase::Wait);
+      if (ptx::sync_block_or(outcome != Outcome::Progress)) return state.faulted != 0 ? fault(0) : void();
+      unsigned char* const slot = op->slot != Slot::None ? outgoing(state, its, *op) : nullptr;
+      if (!op->only_sends) {
+        TUTTI_HD_ROLLED
+        for (uint32_t s = op->segments.begin; s < op->segments.end; ++s) {
+          Run::move_segment(group_, state, its, {op, slot}, s);
+        }
+      }
+      Stamps::after(Phase::Move);
+      if (op->lines && group_.any_gave_up()) return;
+      if (op->push_copies) Run::copy_to_readers(group_, state, its, *op, slot);
+      group_.sync();
+      if (group_.polls()) Run::end_messages(group_, state, its, *op);
+      group_.sync();
+      Stamps::after(Phase::Publish);
+    }
+  }
+
+  /// One thread: until it is so. Tells the host now and then for what it waits.
+  template <class Link, class Ready>
+  TUTTI_DEVICE Outcome await(const Instruction& op, Await what, const Link& link, Ready&& ready) const {
+    TUTTI_HD_ROLLED
+    for (uint32_t turn = 1;; ++turn) {
+      const Outcome outcome = ready();
+      if (outcome != Outcome::Waiting) return outcome;
+      ptx::poll_pause();
+      if (turn % gpu::kTurnsPerPoll != 0) continue;
+      frame_.tell({.await = what, .peer = link.peer, .link_lane = link.link_lane, .step = op.step, .rounds = 1});
+      if (frame_.is_aborted()) return Outcome::GaveUp;
+    }
   }
 
   /// All threads.
@@ -87,9 +161,9 @@ class Block {
     for (uint32_t turn = 0;;) {
       turn &= ~(kMoved | kMore);
       TUTTI_HD_ROLLED
-      for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
-        const Outcome outcome = step(item);
-        if (outcome == Outcome::Fault) return fault(item);
+      for (uint32_t place = 0; places_.has(place); ++place) {
+        const Outcome outcome = step(place);
+        if (outcome == Outcome::Fault) return fault(place);
         if (outcome == Outcome::GaveUp) return;
         if (outcome == Outcome::Progress) turn |= kMoved;
         if (outcome != Outcome::LaneDone) turn |= kMore;
@@ -103,20 +177,20 @@ class Block {
   }
 
   /// All threads. While bytes are moved only numbers are kept: folds need the registers.
-  TUTTI_DEVICE Outcome step(uint32_t& item) {
+  TUTTI_DEVICE Outcome step(uint32_t& place) {
     typename Run::Step step;
-    const Outcome outcome = Run::begin_step(group_, rank(item), lane(item), step);
+    const Outcome outcome = Run::begin_step(group_, rank(place), lane(place), step);
     Stamps::after(Phase::Wait);
     if (step.op == nullptr) return outcome;
     if (Run::moves_segments(*step.op)) {
       TUTTI_HD_ROLLED
-      for (uint32_t s = step.op->segments.begin; s < lane(item).next->segments.end; ++s) {
-        Run::move_segment(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)), s);
-        ptx::forget(item);
+      for (uint32_t s = step.op->segments.begin; s < lane(place).next->segments.end; ++s) {
+        Run::move_segment(group_, rank(place), lane(place), Run::step_of(rank(place), lane(place)), s);
+        ptx::forget(place);
       }
     }
     Stamps::after(Phase::Move);
-    const Outcome ended = Run::end_step(group_, rank(item), lane(item), Run::step_of(rank(item), lane(item)));
+    const Outcome ended = Run::end_step(group_, rank(place), lane(place), Run::step_of(rank(place), lane(place)));
     Stamps::after(Phase::Publish);
     return ended;
   }
@@ -134,26 +208,26 @@ class Block {
   /// Tells the host for what the block's first waiting lane waits.
   TUTTI_DEVICE void report_wait() const {
     TUTTI_HD_ROLLED
-    for (uint32_t item = ptx::block_index(); item < call_.items; item += ptx::grid_size()) {
-      const LaneState& waits = lane(item);
-      const bool drains = rank(item).drains && waits.await != Await::Nothing;
-      if (waits.round >= rank(item).rounds && !drains) continue;
+    for (uint32_t place = 0; places_.has(place); ++place) {
+      const LaneState& waits = lane(place);
+      const bool drains = rank(place).drains && waits.await != Await::Nothing;
+      if (waits.round >= rank(place).rounds && !drains) continue;
       frame_.tell({.await = waits.await,
                    .peer = waits.peer,
                    .link_lane = waits.link_lane,
                    .step = waits.next != nullptr ? waits.next->step : 0,
-                   .replica = item / call_.lanes,
+                   .replica = replica(place),
                    .lane = waits.lane,
                    .round = waits.round,
-                   .rounds = rank(item).rounds});
+                   .rounds = rank(place).rounds});
       return;
     }
   }
 
   /// All threads.
-  TUTTI_DEVICE void fault(uint32_t item) const {
+  TUTTI_DEVICE void fault(uint32_t place) const {
     if (!group_.leader()) return;
-    Fault& what = rank(item).fault;
+    Fault& what = rank(place).fault;
     what.call = frame_.number();
     frame_.report(what);
   }
@@ -164,17 +238,13 @@ class Block {
     if (kKind != gpu::KernelKind::Short && !frame_.is_last()) return;
     if constexpr (kBatch) ptx::fence<ptx::Scope::Device>();  // … and what all have done, before the next call begins
     TUTTI_HD_ROLLED
-    for (uint32_t item = 0; item < call_.items; ++item) {
-      LaneState& done = lane(item);
-      done.progress = done.round = 0;
-      done.arrived = 0;
-      done.next = done.uncommitted = nullptr;
-    }
+    for (uint32_t item = 0; call_.progress != nullptr && item < call_.items; ++item) call_.progress[item].progress = 0;
     if constexpr (kBatch) ptx::fence<ptx::Scope::Device>();
     frame_.end();
   }
 
   const gpu::LanesCall& call_;
+  const Places places_;
   const CallFrame<typename Wire::Words> frame_;
   const BlockGroup& group_;
 };

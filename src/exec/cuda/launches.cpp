@@ -10,6 +10,18 @@ namespace tutti::exec::cuda {
 using tutti::cuda::check;
 using tutti::cuda::driver;
 
+namespace {
+
+/// Has the blocks run the call's items in shared memory, if those of a block fit there. Returns how much that takes.
+uint32_t shared_for(gpu::LanesCall& call, uint32_t blocks) {
+  const uint64_t most = (call.items + blocks - 1) / blocks;
+  const uint64_t bytes = most * (uint64_t{call.at.bytes} + call.at.table_bytes);
+  call.in_shared = bytes <= gpu::kSharedBytes;
+  return call.in_shared ? static_cast<uint32_t>(bytes) : 0;
+}
+
+}  // namespace
+
 Launches::Launches(const tutti::cuda::Device& device, uint32_t threads) : device_(device), threads_(threads) {
   load_kernels(device_);
   resident_ = resident_blocks(device_, threads_);
@@ -37,10 +49,24 @@ uint32_t Launches::blocks_for(uint32_t items, const UserStream& on) const {
 }
 
 void Launches::start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on) {
+  launch(kernel, {.blocks = blocks_for(items, on), .threads = threads_}, parameter, on);
+}
+
+void Launches::start(const LoadedKernel& kernel, gpu::LanesCall& call, const UserStream& on) {
+  Grid grid{.blocks = blocks_for(call.items, on), .threads = threads_for(call)};
+  grid.shared = shared_for(call, grid.blocks);
+  launch(kernel, grid, &call, on);
+}
+
+uint32_t Launches::threads_for(const gpu::LanesCall& call) const {
+  return call.threads == 0 ? threads_ : std::min<uint32_t>(threads_, call.threads);
+}
+
+void Launches::launch(const LoadedKernel& kernel, const Grid& grid, void* parameter, const UserStream& on) {
   void* parameters[] = {parameter};
   const CUfunction function = on.multiprocessors == 0 ? kernel.function : kernel.of_any_context();
-  const CUresult result =
-      driver().cuLaunchKernel(function, blocks_for(items, on), 1, 1, threads_, 1, 1, 0, on.stream, parameters, nullptr);
+  const CUresult result = driver().cuLaunchKernel(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared,
+                                                  on.stream, parameters, nullptr);
   if (result == CUDA_SUCCESS) return;
   // After a fault every use of the device gives the fault's error: a launch may see it before the watcher does.
   const bool device_failed = driver().cuStreamQuery(on.stream) == result;
@@ -68,9 +94,14 @@ UserStream Launches::start_held() {
     }
     try {
       if (batch_->count == 1) {
-        start(one.kernel, items, &held_[first].call, held_on_);
+        start(one.kernel, held_[first].call, held_on_);
       } else {
-        start(one.batch, items, batch_.get(), held_on_);
+        Grid grid{.blocks = blocks_for(items, held_on_)};
+        for (uint32_t i = 0; i < batch_->count; ++i) {
+          grid.shared = std::max(grid.shared, shared_for(batch_->calls[i], grid.blocks));
+          grid.threads = std::max(grid.threads, threads_for(batch_->calls[i]));
+        }
+        launch(one.batch, grid, batch_.get(), held_on_);
       }
     } catch (...) {
       held_.clear();

@@ -25,6 +25,7 @@ class Launches {
 
   /// Launches the kernel with a block for each item, as far as there can be. Nothing is held.
   void start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on);
+  void start(const LoadedKernel& kernel, gpu::LanesCall& call, const UserStream& on);
   /// The same of a call that runs lanes; it may be held, to be launched with the next one.
   void hold(const LoadedKernel& kernel, const LoadedKernel& batch, const gpu::LanesCall& call, const UserStream& on);
   /// Must what is held be launched before a call on this stream is enqueued?
@@ -40,6 +41,11 @@ class Launches {
     gpu::LanesCall call;
   };
   uint32_t blocks_for(uint32_t items, const UserStream& on) const;
+  uint32_t threads_for(const gpu::LanesCall& call) const;
+  struct Grid {
+    uint32_t blocks = 1, threads = 0, shared = 0;  ///< shared: bytes of a block
+  };
+  void launch(const LoadedKernel& kernel, const Grid& grid, void* parameter, const UserStream& on);
 
   const tutti::cuda::Device& device_;
   const uint32_t threads_;  // of a block

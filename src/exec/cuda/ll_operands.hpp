@@ -103,14 +103,22 @@ class LlOperands {
   template <uint32_t kCount>
   TUTTI_DEVICE void load(uint32_t word, const BlockOperands& operands, uint32_t j, uint32_t end,
                          Half (&loaded)[kCount]) const {
+    Half in_memory[kCount] = {};
+    TUTTI_HD_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
+      if (!BlockOperands::in_lines(operand)) in_memory[i] = half_of(bytes_of(word).template load<Stored>(operand));
+    }
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
+      const ptx::Words* places[kCount];
       ptx::Words lines[kCount];
       TUTTI_HD_UNROLLED
       for (uint32_t i = 0; i < kCount; ++i) {
         const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
-        lines[i] = ptx::load_words(is_line(operand) ? BlockOperands::slot(operand) + word : operands.anything());
+        places[i] = is_line(operand) ? BlockOperands::slot(operand) + word : operands.anything();
       }
+      ptx::load_together(places, lines);
       bool complete = true;
       TUTTI_HD_UNROLLED
       for (uint32_t i = 0; i < kCount; ++i) {
@@ -120,8 +128,10 @@ class LlOperands {
         const bool has_flags = lines[i].low >> 32 == flag && lines[i].high >> 32 == flag;
         if (is_line(operands.at[number])) {
           complete = complete && has_flags;
+        } else if (BlockOperands::in_lines(operands.at[number])) {
+          complete = load_ll128(operands.at[number], flag, word, loaded[i]) && complete;
         } else {
-          complete = load_other(operands.at[number], flag, word, loaded[i]) && complete;
+          loaded[i] = in_memory[i];
         }
       }
       if (complete) return;
@@ -141,20 +151,18 @@ class LlOperands {
   TUTTI_DEVICE static bool is_line(const unsigned char* operand) {
     return BlockOperands::in_lines(operand) && !(kLl128 && BlockOperands::by_ll128(operand));
   }
-  /// Of an operand in memory or by LL128. False if it has not come yet.
-  TUTTI_DEVICE bool load_other(const unsigned char* operand, uint64_t flag, uint32_t word, Half& half) const {
+  /// False if it has not come yet.
+  TUTTI_DEVICE static bool load_ll128(const unsigned char* operand, uint64_t flag, uint32_t word, Half& half) {
     uint64_t data = 0;
-    bool complete = true;
-    if (kLl128 && BlockOperands::in_lines(operand)) {
-      link::Arrival arrival;
-      arrival.data = reinterpret_cast<const unsigned char*>(BlockOperands::slot(operand));
-      arrival.id = flag;
-      complete = Ll128::load(arrival, word, data);
-    } else {
-      data = bytes_of(word).template load<Stored>(operand);
-    }
-    half = {{static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32)}};
+    link::Arrival arrival;
+    arrival.data = reinterpret_cast<const unsigned char*>(BlockOperands::slot(operand));
+    arrival.id = flag;
+    const bool complete = Ll128::load(arrival, word, data);
+    half = half_of(data);
     return complete;
+  }
+  TUTTI_DEVICE static Half half_of(uint64_t data) {
+    return {{static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32)}};
   }
 
   const Group& group_;
@@ -239,13 +247,14 @@ class Ll128Operands {
   template <uint32_t kCount>
   TUTTI_DEVICE static void load_parts(uint32_t place, const BlockOperands& operands, uint32_t j, uint32_t end,
                                       ptx::Words (&parts)[kCount]) {
-    ptx::sync_warp();
+    const ptx::Words* places[kCount];
     TUTTI_HD_UNROLLED
     for (uint32_t i = 0; i < kCount; ++i) {
       const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
-      const bool in_lines = BlockOperands::in_lines(operand);
-      parts[i] = ptx::load_ll128(in_lines ? BlockOperands::slot(operand) + place : operands.anything());
+      places[i] = BlockOperands::in_lines(operand) ? BlockOperands::slot(operand) + place : operands.anything();
     }
+    ptx::sync_warp();
+    ptx::load_ll128(places, parts);
   }
 
   TUTTI_DEVICE ptx::Pack from_memory(const unsigned char* operand, uint32_t place) const {

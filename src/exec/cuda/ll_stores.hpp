@@ -86,12 +86,12 @@ TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, co
                                 const unsigned char* from) {
   const MessageWords<Stored> words{Ll::header_of(rank.tag ^ op.salt, op.bytes), from, static_cast<uint32_t>(op.bytes)};
   const uint32_t lines = static_cast<uint32_t>(link::lines_of(words.bytes));
-  uint32_t threads = kLl128 ? 8 : 1;
-  while (threads < lines && threads < ptx::block_size()) threads *= 2;
-  if (2 * threads > ptx::block_size()) threads = ptx::block_size();
-  const uint32_t number = ptx::thread_index() / threads, teams = ptx::block_size() / threads;
+  uint32_t shift = kLl128 ? 3 : 0;  // a team is a power of two, or all threads
+  while (1U << shift < lines && 1U << shift < ptx::block_size()) ++shift;
+  const bool all = 2U << shift > ptx::block_size();
+  const uint32_t number = all ? 0 : ptx::thread_index() >> shift, teams = all ? 1 : ptx::block_size() >> shift;
   if (number >= teams) return;
-  const Team team{ptx::thread_index() % threads, threads};
+  const Team team{ptx::thread_index() - (number << shift), all ? ptx::block_size() : 1U << shift};
   TUTTI_HD_ROLLED
   for (uint32_t i = op.outs.begin + number; i < op.outs.end; i += teams) {
     const Out& to = lane.tables->outs[i];

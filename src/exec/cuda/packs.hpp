@@ -85,6 +85,36 @@ TUTTI_DEVICE Words load_words(const Words* at) {
   return {load_relaxed(&at->low), high};
 #endif
 }
+/// load_words() of several places, all of which are on their way before any is waited for. (Of statements of their own
+/// the compiler waits for one before it begins the next.)
+template <uint32_t kCount>
+TUTTI_DEVICE void load_together(const Words* const (&at)[kCount], Words (&loaded)[kCount]) {
+#if defined(__CUDACC__)
+  if constexpr (kCount == 4) {
+    asm volatile(
+        "ld.relaxed.sys.v2.u64 {%0, %1}, [%8];\n\t"
+        "ld.relaxed.sys.v2.u64 {%2, %3}, [%9];\n\t"
+        "ld.relaxed.sys.v2.u64 {%4, %5}, [%10];\n\t"
+        "ld.relaxed.sys.v2.u64 {%6, %7}, [%11];"
+        : "=&l"(loaded[0].low), "=&l"(loaded[0].high), "=&l"(loaded[1].low), "=&l"(loaded[1].high),
+          "=&l"(loaded[2].low), "=&l"(loaded[2].high), "=&l"(loaded[3].low), "=&l"(loaded[3].high)
+        : "l"(at[0]), "l"(at[1]), "l"(at[2]), "l"(at[3])
+        : "memory");
+  } else if constexpr (kCount == 2) {
+    asm volatile(
+        "ld.relaxed.sys.v2.u64 {%0, %1}, [%4];\n\t"
+        "ld.relaxed.sys.v2.u64 {%2, %3}, [%5];"
+        : "=&l"(loaded[0].low), "=&l"(loaded[0].high), "=&l"(loaded[1].low), "=&l"(loaded[1].high)
+        : "l"(at[0]), "l"(at[1])
+        : "memory");
+  } else {
+    static_assert(kCount == 1);
+    loaded[0] = load_words(at[0]);
+  }
+#else
+  for (uint32_t i = 0; i < kCount; ++i) loaded[i] = load_words(at[i]);
+#endif
+}
 TUTTI_DEVICE void store_words(Words* at, const Words& words) {
 #if defined(__CUDACC__)
   asm volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};" : : "l"(at), "l"(words.low), "l"(words.high) : "memory");
@@ -97,13 +127,16 @@ TUTTI_DEVICE void store_words(Words* at, const Words& words) {
 /// The same, of a line of 128 bytes that store_ll128() stored: the threads of a warp load their parts of four lines at
 /// once. One thread's load may come before the line's store and another's after it, so a part counts only if it was
 /// loaded after a barrier of the warp that follows the load which found the flag.
-TUTTI_DEVICE Words load_ll128(const Words* at) {
+template <uint32_t kCount>
+TUTTI_DEVICE void load_ll128(const Words* const (&at)[kCount], Words (&loaded)[kCount]) {
 #if defined(__CUDACC__)
-  return load_words(at);
+  load_together(at, loaded);
 #else
   const bool has_flag = thread_index() % 8 == 7;
-  const uint64_t low = load_relaxed(&at->low);
-  return {low, has_flag ? load_acquire(&at->high) : load_relaxed(&at->high)};
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const uint64_t low = load_relaxed(&at[i]->low);
+    loaded[i] = {low, has_flag ? load_acquire(&at[i]->high) : load_relaxed(&at[i]->high)};
+  }
 #endif
 }
 

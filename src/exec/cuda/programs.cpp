@@ -62,17 +62,20 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
   add_links();
   const Arithmetic arithmetic = arithmetic_of(reduction);
   const std::string elements = reduction != nullptr ? kernel_type(*reduction) : type;
-  const gpu::Surroundings around{
-      .out = out_, .in = in_, .workspace = workspace_for(program), .staging = staging_, .own_tables = own_tables};
+  const gpu::Surroundings around{.workspace = workspace_for(program), .staging = staging_, .own_tables = own_tables};
   const uint64_t bytes = gpu::make_image(program, links, arithmetic, around, nullptr).bytes.size();
   const Pool::Block block = memory(bytes);
   const gpu::Image image = gpu::make_image(program, links, arithmetic, around, at<unsigned char>(block));
   uploads_.add(block.at, image.bytes.data(), image.bytes.size());
   return {.call = {.head = {},
-                   .ranks = image.ranks,
-                   .states = image.lanes,
+                   .at = image.at,
+                   .out_links = out_,
+                   .in_links = in_,
+                   .progress = image.progress,
                    .items = image.items,
                    .lanes = static_cast<uint32_t>(program.last.lanes.size()),
+                   .threads = threads_for(program),
+                   .straight = runs_straight(program),
                    .window_bytes = program.window_bytes,
                    .transfers = {.firsts = image.firsts}},
           .kernel = lanes_kernel(device_, elements, kind_of(program)),

@@ -14,8 +14,6 @@ class TransferLane {
 
   TUTTI_DEVICE void bind(uint32_t lane, uint32_t replica) {
     const uint32_t first = call_.firsts[lane], end = call_.firsts[lane + 1];
-    const uint32_t begin = 2 * first;  // two instructions for each
-    at_ = begin;
     TUTTI_HD_ROLLED
     for (uint32_t i = first; i < end; ++i) {
       const gpu::TransferPart& part = parts()[i];
@@ -26,8 +24,7 @@ class TransferLane {
       if (share.has_rest) add(i, whole * call_.message, part.rest, 1);
       if (gpu::rests(part)) ++step_;
     }
-    Range& range = const_cast<Range&>(tables_.lanes[lane]);
-    range = {begin, at_};
+    const_cast<Range&>(*tables_.lanes) = {0, at_};
   }
 
  private:

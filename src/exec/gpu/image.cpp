@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "exec/gpu/slices.hpp"
 #include "exec/method.hpp"
+#include "link/ll.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::exec::gpu {
 namespace {
 
 constexpr uint32_t kScratchVersions = 4;
-constexpr uint64_t kAlignment = 128;
 
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t aligned(uint64_t bytes, uint64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
 /// Bytes that will lie at an address of the GPU.
 class Builder {
@@ -28,8 +29,8 @@ class Builder {
   }
   /// Room for so many, zeroed.
   template <class T>
-  T* room(size_t count) {
-    const uint64_t begin = aligned(bytes_.size());
+  T* room(size_t count, uint64_t alignment = sizeof(link::Line)) {
+    const uint64_t begin = aligned(bytes_.size(), alignment);
     bytes_.resize(begin + count * sizeof(T));  // NOLINT(bugprone-sizeof-expression): T may be a pointer
     return reinterpret_cast<T*>(base_ + begin);
   }
@@ -38,6 +39,11 @@ class Builder {
   T* here(T* at) {
     return reinterpret_cast<T*>(bytes_.data() + (reinterpret_cast<unsigned char*>(at) - base_));
   }
+  /// Replaces what will lie at `at` by what another builder has made for there.
+  void put(unsigned char* at, const std::vector<unsigned char>& bytes) {
+    std::copy(bytes.begin(), bytes.end(), here(at));
+  }
+  uint64_t size() const { return bytes_.size(); }
   std::vector<unsigned char> take() { return std::move(bytes_); }
 
  private:
@@ -78,54 +84,52 @@ std::vector<Instruction> with_fewer_fences(const WindowProgram& window) {
   return ops;
 }
 
-/// The tables that all replicas share, or one of them alone.
 Tables add_tables(Builder& builder, const WindowProgram& window, bool by_shape) {
   return {.lanes = builder.add(window.lanes),
           .ops = builder.add(by_shape ? window.ops : with_fewer_fences(window)),
           .segments = builder.add(window.segments),
-          .sources = builder.add(window.sources)};
+          .sources = builder.add(window.sources),
+          .arrivals = builder.add(window.arrivals),
+          .outs = builder.add(window.outs)};
 }
 
-/// The tables of one replica: with its links' numbers.
-Tables with_links(Builder& builder, Tables tables, const WindowProgram& window, const ReplicaLinks& links) {
-  std::vector<uint32_t> arrivals;
-  std::vector<Out> outs;
-  for (const uint32_t in : window.arrivals) arrivals.push_back(links.ins[in]);
-  for (const Out& out : window.outs) outs.push_back({links.outs[out.link], out.delivery});
-  tables.arrivals = builder.add(arrivals);
-  tables.outs = builder.add(outs);
-  return tables;
+/// The tables of a lane, for rounds but the last, and for the last.
+struct LaneTables {
+  Tables full, last;
+};
+LaneTables add_tables(Builder& builder, const LaneSlice& slice, bool by_shape) {
+  return {add_tables(builder, slice.full, by_shape), add_tables(builder, slice.last, by_shape)};
 }
-
-/// Those of all replicas.
-LaneState* add_lanes(Builder& builder, const Program& program) {
-  const size_t each = program.last.lanes.size(), count = each * program.width;
-  auto* const arrivals = builder.room<link::Arrival>(count * program.max_arrivals);
-  std::vector<LaneState> lanes(count);
-  for (size_t i = 0; i < count; ++i) {
-    lanes[i].lane = static_cast<uint32_t>(i % each);
-    lanes[i].arrivals = arrivals + i * program.max_arrivals;
-  }
-  return builder.add(lanes);
+uint64_t table_bytes(const LaneSlice& slice, bool by_shape) {
+  Builder builder(nullptr);
+  add_tables(builder, slice, by_shape);
+  return builder.size();
 }
 
 /// Where messages are pushed, all that a stage publishes is before the step ends. Elsewhere they lie there until they
 /// are read: plans are verified for so many.
 uint32_t slots_of(const Program& program) { return program.method->reads_in_place ? link::kFewestSlots : 1; }
 
-Stage* const* add_stages(Builder& builder, const Program& program, const ReplicaLinks& links, unsigned char* memory) {
+/// Those of a lane. `memory`: of the replica's first stage.
+Stage* const* add_stages(Builder& builder, const Program& program, const LaneSlice& slice, unsigned char* memory) {
+  const uint32_t slots = slots_of(program);
   std::vector<Stage*> stages;
-  for (const StageNeed& need : program.stages) {
+  for (const uint32_t number : slice.stages) {
+    const StageNeed& need = program.stages[number];
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < number; ++i) before += aligned(program.stages[i].slot_bytes) * slots;
     std::vector<uint32_t> outs;
-    for (const uint32_t out : need.outs) outs.push_back(links.outs[out]);
+    for (const uint32_t out : need.outs) {
+      const auto place = std::find(slice.outs.begin(), slice.outs.end(), out);
+      outs.push_back(static_cast<uint32_t>(place - slice.outs.begin()));
+    }
     const auto readers = static_cast<uint32_t>(outs.size());
-    const Stage stage{.base = memory,
+    const Stage stage{.base = memory + before,
                       .slot_bytes = aligned(need.slot_bytes),
-                      .slots = slots_of(program),
+                      .slots = slots,
                       .readers = readers,
-                      .held = builder.room<uint64_t>(size_t{slots_of(program)} * readers),
+                      .held = builder.room<uint64_t>(size_t{slots} * readers),
                       .outs = builder.add(outs)};
-    memory += stage.slot_bytes * stage.slots;
     stages.push_back(builder.add(std::vector{stage}));
   }
   return builder.add(stages);
@@ -187,6 +191,86 @@ uint64_t staging_of(const Program& program) {
   return program.method->reads_in_place ? program.width * stages_of(program) : 0;
 }
 
+namespace {
+
+/// An item at `at`: `rank` with the pointers that lie in it, and its links by number.
+std::vector<unsigned char> item_at(unsigned char* at, const Program& program, const LaneSlice& slice, uint32_t lane,
+                                   const RankState& rank, const ReplicaLinks& links, uint32_t uses) {
+  Builder builder(at);
+  auto* const item = builder.room<Item>(1);
+  auto* const use = builder.room<LinkUse>(uses);
+  auto* const arrivals = builder.room<link::Arrival>(program.max_arrivals);
+  auto* const regions = builder.room<link::SharedRegion>(rank.drains ? 2 : 0);
+  auto* const outs = builder.room<link::OutLink>(slice.outs.size());
+  auto* const ins = builder.room<link::InLink>(slice.ins.size());
+  RankState state = rank;
+  state.out = outs;
+  state.in = ins;
+  for (int i = 0; i < 3; ++i) state.shared[i] = nullptr;
+  if (rank.drains) {
+    state.regions = regions;
+    state.shared[0] = regions;
+    state.shared[1] = regions + 1;
+  }
+  LaneState its;
+  its.lane = lane;
+  its.arrivals = arrivals;
+  its.tables = &item->rank.last;
+  its.bases[2] = rank.bases[2];
+  *builder.here(item) = {state, its};
+  const auto place = [&](const void* there) {
+    return static_cast<uint32_t>(static_cast<const unsigned char*>(there) - at);
+  };
+  std::vector<LinkUse> used(uses);
+  auto next = used.begin();
+  for (size_t i = 0; i < slice.outs.size(); ++i) *next++ = {.number = links.outs[slice.outs[i]], .at = place(outs + i)};
+  for (size_t i = 0; i < slice.ins.size(); ++i) {
+    *next++ = {.number = links.ins[slice.ins[i]] | LinkUse::kIn, .at = place(ins + i)};
+  }
+  std::copy(used.begin(), used.end(), builder.here(use));
+  return builder.take();
+}
+
+/// How many bytes each item and each lane's tables get, and how many links.
+Items sizes_of(const Program& program, const std::vector<LaneSlice>& slices, bool own_tables) {
+  Items sizes{.own_tables = own_tables};
+  for (const LaneSlice& slice : slices) {
+    sizes.table_bytes = std::max(sizes.table_bytes, static_cast<uint32_t>(aligned(table_bytes(slice, own_tables))));
+    sizes.links = std::max(sizes.links, static_cast<uint32_t>(slice.outs.size() + slice.ins.size()));
+  }
+  RankState state;
+  state.drains = program.method->reads_in_place;
+  for (const LaneSlice& slice : slices) {
+    const ReplicaLinks none{std::vector<uint32_t>(program.out_links.size()),
+                            std::vector<uint32_t>(program.in_links.size())};
+    const uint64_t bytes = item_at(nullptr, program, slice, 0, state, none, sizes.links).size();
+    sizes.bytes = std::max(sizes.bytes, static_cast<uint32_t>(aligned(bytes)));
+  }
+  return sizes;
+}
+
+/// What all lanes of a replica begin with.
+RankState replica_state(const Program& program, const Arithmetic& arithmetic, const Surroundings& around,
+                        uint32_t replica) {
+  RankState state;
+  if (!around.own_tables) {  // else one round, whatever there is
+    state.rounds = program.rounds_of(replica);
+    state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
+  }
+  state.lane_count = static_cast<uint32_t>(program.last.lanes.size());
+  state.versions = kScratchVersions;
+  state.scratch_bytes = program.scratch_bytes;
+  state.fenced = program.fenced;
+  state.watched = is_watched(program);
+  state.advance_bytes = program.window_bytes * program.width;
+  state.bases[2] = around.workspace + replica * workspace_of_replica(program);
+  state.arithmetic = arithmetic;
+  state.drains = program.method->reads_in_place;
+  return state;
+}
+
+}  // namespace
+
 Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
                  const Surroundings& around, unsigned char* base) {
   check_limits(program);
@@ -194,53 +278,35 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     throw_error(Code::Unsupported, "the call's messages need {} bytes of staging memory, of {}: raise TUTTI_CUDA_ARENA",
                 staging_of(program), around.staging.bytes);
   }
-  const bool in_place = program.method->reads_in_place;
+  const std::vector<LaneSlice> slices = slices_of(program);
+  const size_t lanes = slices.size(), count = lanes * program.width;
+  Image image{.at = sizes_of(program, slices, around.own_tables), .items = static_cast<uint32_t>(count)};
   Builder builder(base);
-  const Tables full = add_tables(builder, program.full, around.own_tables);
-  Tables last = add_tables(builder, program.last, around.own_tables);
-  std::vector<RankState> ranks;
-  unsigned char* workspace = around.workspace;
-  LaneState* const lanes = add_lanes(builder, program);
-  for (uint32_t replica = 0; replica < program.width; ++replica) {
-    RankState state;
-    if (around.own_tables && replica > 0) last = add_tables(builder, program.last, around.own_tables);
-    state.full = with_links(builder, full, program.full, links[replica]);
-    state.last = with_links(builder, last, program.last, links[replica]);
-    if (!around.own_tables) {  // else one round, whatever there is
-      state.rounds = program.rounds_of(replica);
-      state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
-    }
-    state.lane_count = static_cast<uint32_t>(program.last.lanes.size());
-    state.versions = kScratchVersions;
-    state.scratch_bytes = program.scratch_bytes;
-    state.fenced = program.fenced;
-    state.watched = is_watched(program);
-    state.advance_bytes = program.window_bytes * program.width;
-    state.bases[2] = workspace;
-    state.out = around.out;
-    state.in = around.in;
-    unsigned char* const stages =
-        in_place ? around.staging.base + replica * stages_of(program) : workspace + scratch_of(program);
-    state.stages = add_stages(builder, program, links[replica], stages);
-    state.lanes = lanes + size_t{replica} * state.lane_count;
-    state.arithmetic = arithmetic;
-    state.drains = in_place;
-    for (int i = 0; i < 3; ++i) state.shared[i] = nullptr;
-    for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-      if (in_place) {
-        state.regions = builder.room<link::SharedRegion>(2);
-        state.shared[0] = state.regions;
-        state.shared[1] = state.regions + 1;
-      }
-      ranks.push_back(state);
-    }
-    workspace += workspace_of_replica(program);
+  const auto block = [&](uint64_t bytes) { return builder.room<unsigned char>(bytes, kAlignment); };
+  image.at.at = block(count * image.at.bytes);
+  image.at.tables = block((around.own_tables ? count : lanes) * image.at.table_bytes);
+  std::vector<LaneTables> tables;
+  for (size_t i = 0; i < (around.own_tables ? count : lanes); ++i) {
+    unsigned char* const at = image.at.tables + i * image.at.table_bytes;
+    Builder its(at);
+    tables.push_back(add_tables(its, slices[i % lanes], around.own_tables));
+    builder.put(at, its.take());
   }
-  Image image;
+  if (is_watched(program)) image.progress = builder.room<LaneState>(count, kAlignment);
+  for (uint32_t item = 0; item < count; ++item) {
+    const auto lane = static_cast<uint32_t>(item % lanes), replica = static_cast<uint32_t>(item / lanes);
+    RankState state = replica_state(program, arithmetic, around, replica);
+    unsigned char* const stages = program.method->reads_in_place ? around.staging.base + replica * stages_of(program)
+                                                                 : state.bases[2] + scratch_of(program);
+    state.stages = add_stages(builder, program, slices[lane], stages);
+    if (image.progress != nullptr) state.lanes = image.progress + replica * lanes;
+    const LaneTables& its = tables[around.own_tables ? item : lane];
+    state.full = its.full;
+    state.last = its.last;
+    unsigned char* const at = image.at.at + uint64_t{item} * image.at.bytes;
+    builder.put(at, item_at(at, program, slices[lane], lane, state, links[replica], image.at.links));
+  }
   if (around.own_tables) image.firsts = builder.add(firsts_of(program.last));
-  image.items = static_cast<uint32_t>(ranks.size());
-  image.ranks = builder.add(ranks);
-  image.lanes = lanes;
   image.bytes = builder.take();
   return image;
 }

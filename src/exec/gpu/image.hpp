@@ -19,8 +19,6 @@ struct Staging {
 
 /// What an image points to beyond itself.
 struct Surroundings {
-  link::OutLink* out = nullptr;  ///< all links of the rank, in the GPU's memory
-  link::InLink* in = nullptr;
   unsigned char* workspace = nullptr;  ///< scratch, and stages whose messages are pushed: nothing in it outlives a call
   Staging staging;                     ///< the other stages, in the same way
   bool own_tables = false;             ///< each replica has its own: the kernel writes to them (exec/gpu/transfers.hpp)
@@ -42,9 +40,9 @@ uint64_t staging_of(const Program& program);
 
 struct Image {
   std::vector<unsigned char> bytes;
-  RankState* ranks = nullptr;  ///< where they lie in the GPU's memory, one for each lane of each replica
-  LaneState* lanes = nullptr;  ///< of all replicas
-  uint32_t items = 0;
+  Items at;                          ///< in the GPU's memory
+  LaneState* progress = nullptr;     ///< LanesCall::progress
+  uint32_t items = 0;                ///< the lanes of all replicas
   const uint32_t* firsts = nullptr;  ///< TransfersCall::firsts, of a program by shape
 };
 /// The image for address `base`. Its size depends on the program alone.

@@ -5,6 +5,7 @@
 // counters of the links. The launch's own arguments are frozen in a graph, so they hold only what a graph repeats.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "exec/gpu/fault_report.hpp"
@@ -88,13 +89,47 @@ struct TransfersCall {
   TransferPart near[kNearParts];
 };
 
+/// A link that an item uses. The kernel copies it to the item when a call begins, and back when it ends.
+struct LinkUse {
+  static constexpr uint32_t kIn = uint32_t{1} << 31;
+  uint32_t number = kNone;  ///< among the rank's out-links or, plus kIn, its in-links
+  uint32_t at = 0;          ///< where its copy lies in the item
+};
+
+/// The state of one lane of a replica. Behind it lie its LinkUses, and what it points to but for the tables.
+struct Item {
+  RankState rank;  ///< begins with its tables
+  LaneState lane;
+};
+static_assert(offsetof(Item, rank) == 0 && offsetof(RankState, full) == 0 &&
+              offsetof(RankState, last) == sizeof(Tables));
+
+/// Where a program's items lie in the image, and the tables of its lanes. Blocks copy both to shared memory, where
+/// there is room: a load of the GPU's memory takes ten times as long, and an instruction has dozens that wait for each
+/// other.
+struct Items {
+  unsigned char* at = nullptr;      ///< each of `bytes` bytes
+  unsigned char* tables = nullptr;  ///< each of `table_bytes`, of each lane; of each item if `own_tables`
+  uint32_t bytes = 0, table_bytes = 0;
+  uint32_t links = 0;  ///< LinkUses of each item
+  bool own_tables = false;
+};
+inline constexpr uint32_t kAlignment = 128;                         ///< of all sizes there
+inline constexpr uint32_t kUsesAt = (sizeof(Item) + 15) / 16 * 16;  ///< where an item's LinkUses begin
+inline constexpr uint32_t kSharedBytes = 32 << 10;                  ///< of a block, for items and tables
+
 /// The parameter of the kernels that run lanes.
 struct LanesCall {
   CallHead head;
-  RankState* ranks = nullptr;   ///< one for each item: a lane of a replica
-  LaneState* states = nullptr;  ///< the same
+  Items at;
+  link::OutLink* out_links = nullptr;  ///< all of the rank, in the GPU's memory
+  link::InLink* in_links = nullptr;
+  LaneState* progress = nullptr;  ///< of each item, where lanes wait for each other; else null
   uint32_t items = 0;
-  uint32_t lanes = 0;         ///< of a replica
+  uint32_t lanes = 0;      ///< of a replica
+  bool in_shared = false;  ///< blocks run items in shared memory
+  uint16_t threads = 0;    ///< of a block, that a short call has work for; 0: as many as there are
+  bool straight = false;   ///< one item and one round, and all messages in lines: instructions run one after the other
   uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before
   uint64_t scaled = 0;        ///< 1: `scale` holds an element; 2: it holds the address of one
   unsigned char* in = nullptr;

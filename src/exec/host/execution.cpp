@@ -51,7 +51,7 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
   arrivals_.resize(count * program.max_arrivals);
   operands_.resize(count * program.max_sources);
   for (size_t i = 0; i < count; ++i) {
-    lanes[i].lane = static_cast<uint32_t>(i);
+    lanes[i].lane = lanes[i].row = static_cast<uint32_t>(i);
     lanes[i].arrivals = arrivals_.data() + i * program.max_arrivals;
     lanes[i].operands = operands_.data() + i * program.max_sources;
     lanes[i].host = &host_lanes_[i];

@@ -46,7 +46,7 @@ void describe(const Replica& replica, uint32_t index, const LaneState& lane, Sta
   const RankState& state = replica.state;
   stall.replica = index;
   const Tables& tables = lane.round < state.full_rounds ? state.full : state.last;
-  const Range ops = tables.lanes[lane.lane];
+  const Range ops = tables.lanes[lane.row];
   stall.await = lane.await;
   stall.peer = lane.peer;
   stall.lane = lane.lane;

@@ -82,16 +82,13 @@ TEST(Methods, ShortCallsTravelInLinesAndLongOnesInSlots) {
   const CostInputs inputs = gpus(4);
   EXPECT_STREQ(chosen(8, inputs).method->name, "ll");
   EXPECT_STREQ(chosen(16 << 20, inputs).method->name, "slots");
-  bool whole = false;
   for (uint64_t bytes = 8; bytes < 1 << 20; bytes *= 2) {
     const Row row = chosen(bytes, inputs);
-    whole = whole || row.method == &exec::methods::ll128;
     if (row.method == &exec::methods::slots) continue;
     const plan::Cost cost = row.algorithm->cost({Collective::AllReduce, 4});
     const uint64_t most = row.method == &exec::methods::ll ? 8 << 10 : 32 << 10;
     EXPECT_LE(cost.message.value() * static_cast<double>(window_for(row, bytes)), static_cast<double>(most)) << bytes;
   }
-  EXPECT_TRUE(whole);
 }
 
 TEST(Methods, AFaultInTuttiMethodIsNamedWithTheVariable) {

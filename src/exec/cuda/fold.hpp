@@ -145,12 +145,12 @@ TUTTI_DEVICE_APART void fold_block(const Arithmetic& how, const Instruction& op,
   each_pack<1>(extent, [&](uint32_t at, uint32_t) { store_both(to, slot, at, fold.chunk(PacksAt{operands, at})); });
 }
 
-/// The same where messages come in lines.
-template <class T, class Lines>
+/// The same where messages come in lines. `kTwoApart`: folds of two operands have a loop of their own, which is shorter.
+template <class T, bool kTwoApart, class Lines>
 TUTTI_DEVICE void fold_lines(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                              unsigned char* slot, const BlockOperands& operands, const Lines& lines) {
   const Fold<T, typename Lines::Chunk> fold(how, op, segment);
-  if (op.sources == 2) {
+  if (kTwoApart && op.sources == 2) {
     return lines.each_place([&](uint32_t place) {
       typename Lines::Chunk loaded[2];
       lines.load(place, operands, 0, 2, loaded);
@@ -180,7 +180,7 @@ TUTTI_DEVICE_APART void ll_apart(const Group& group, const Arithmetic& how, cons
                                  const BlockOperands& operands, bool copies) {
   const Lines lines(group, segment);
   if (copies) return copy_lines(to, slot, operands, lines);
-  fold_lines<T>(how, op, segment, to, slot, operands, lines);
+  fold_lines<T, false>(how, op, segment, to, slot, operands, lines);
 }
 
 /// All threads of a block of whole warps: do all messages in lines come by LL128?
@@ -229,7 +229,7 @@ struct BlockReduce {
     if constexpr (kShort) {
       const LlOperands<Stored, Group, false> lines(group, segment);
       const BlockOperands& all = BlockOperands::of(operands);
-      return copies ? copy_lines(to, slot, all, lines) : fold_lines<T>(how, op, segment, to, slot, all, lines);
+      return copies ? copy_lines(to, slot, all, lines) : fold_lines<T, true>(how, op, segment, to, slot, all, lines);
     }
     if constexpr (kKind == gpu::KernelKind::Ll) {
       using Lines = LlOperands<Stored, Group, true>;

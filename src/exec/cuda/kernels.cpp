@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "exec/cuda/code.hpp"
 #include "exec/cuda/multimem_call.hpp"
+#include "exec/gpu/image.hpp"
 #include "link/ll.hpp"
 #include "tutti/types.hpp"
 
@@ -211,23 +212,17 @@ bool any_link(const Program& program, uint32_t lane) {
 
 gpu::KernelKind kind_of(const Program& program) {
   if (!any_link(program, link::kLlLanes)) return gpu::KernelKind::Slots;
-  return runs_straight(program) && !any_link(program, link::kLl128Lanes) ? gpu::KernelKind::Short : gpu::KernelKind::Ll;
+  return gpu::runs_straight(program) && !any_link(program, link::kLl128Lanes) ? gpu::KernelKind::Short
+                                                                              : gpu::KernelKind::Ll;
 }
 
 uint16_t threads_for(const Program& program) {
-  if (!runs_straight(program)) return 0;
+  if (!gpu::runs_straight(program)) return 0;
   uint64_t most = 0;
   for (const Instruction& op : program.last.ops) {
     most = std::max(most, link::lines_of(op.bytes) * std::max(1U, op.outs.end - op.outs.begin));
   }
   return static_cast<uint16_t>(std::clamp<uint64_t>(std::bit_ceil(most), kFewestThreads, gpu::kMaxThreads));
-}
-
-bool runs_straight(const Program& program) {
-  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
-  return std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
-         std::all_of(program.in_links.begin(), program.in_links.end(), in_lines) && program.width == 1 &&
-         program.rounds == 1 && program.last.lanes.size() == 1;
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {

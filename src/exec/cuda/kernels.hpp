@@ -33,8 +33,6 @@ std::string kernel_type(const Reduction& reduction);
 gpu::KernelKind kind_of(const Program& program);
 /// LanesCall::threads.
 uint16_t threads_for(const Program& program);
-/// LanesCall::straight.
-bool runs_straight(const Program& program);
 /// Loads all of them.
 void load_kernels(const tutti::cuda::Device& device);
 /// Those that fold through a switch (exec/cuda/multimem.cu), by the operation's name; loaded apart, since few devices

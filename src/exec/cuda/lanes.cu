@@ -36,7 +36,7 @@ class Block {
     Stamps::after(Phase::Enter);
     if (goes) {
       if (kKind == gpu::KernelKind::Slots && call_.transfers.message != 0) bind_transfers();
-      run_items();
+      run_lanes();
       group_.sync();
       places_.store();
     }
@@ -91,52 +91,49 @@ class Block {
     group_.sync();
   }
 
-  /// All threads.
-  TUTTI_DEVICE void run_items() {
-    if constexpr (kKind != gpu::KernelKind::Slots) {
-      if (kKind == gpu::KernelKind::Short || call_.straight) return run_straight();
-    }
-    if constexpr (kKind != gpu::KernelKind::Short) run_lanes();
+  /// Does the lane have one round, in which all messages come and go in lines? Then its instructions run one after the
+  /// other: each thread waits for itself, and of the lane's state only the next instruction is kept.
+  TUTTI_DEVICE bool is_straight() const {
+    if constexpr (kKind == gpu::KernelKind::Slots) return false;
+    return kKind == gpu::KernelKind::Short || call_.straight;
   }
 
-  /// All threads. The instructions of a lane with one round, all of whose messages come and go in lines: each thread
-  /// waits for itself, and nothing of the lane's state is kept.
-  TUTTI_DEVICE void run_straight() {
-    RankState& state = rank(0);
-    LaneState& its = lane(0);
-    const Instruction* const end = state.last.ops + state.last.lanes->end;
+  /// All threads. What the interpreter's begin_step() is to other lanes.
+  TUTTI_DEVICE Outcome begin_straight(uint32_t place, typename Run::Step& step) const {
+    RankState& state = rank(place);
+    LaneState& its = lane(place);
+    const Instruction* const op = its.next;
+    if (op == state.last.ops + state.last.lanes->end) return Outcome::LaneDone;
+    Outcome outcome = Outcome::Progress;
     TUTTI_HD_ROLLED
-    for (const Instruction* op = state.last.ops; op != end; ++op) {
-      Outcome outcome = Outcome::Progress;
-      TUTTI_HD_ROLLED
-      for (uint32_t i = op->outs.begin + ptx::thread_index(); i < op->outs.end; i += ptx::block_size()) {
-        const link::OutLink& out = state.out[state.last.outs[i].link];
-        const Outcome room = await(*op, Await::Credit, out, [&] { return Run::room_for(state, state.last.outs[i]); });
-        if (room != Outcome::Progress) outcome = room;
-      }
-      TUTTI_HD_ROLLED
-      for (uint32_t i = ptx::thread_index(); i < op->arrivals.end - op->arrivals.begin; i += ptx::block_size()) {
-        const link::InLink& in = state.in[state.last.arrivals[op->arrivals.begin + i]];
-        const Outcome come = await(*op, Await::Message, in, [&] { return Run::message_ready(state, its, *op, i); });
-        if (come != Outcome::Progress) outcome = come;
-      }
-      Stamps::after(Phase::Wait);
-      if (ptx::sync_block_or(outcome != Outcome::Progress)) return state.faulted != 0 ? fault(0) : void();
-      unsigned char* const slot = op->slot != Slot::None ? outgoing(state, its, *op) : nullptr;
-      if (!op->only_sends) {
-        TUTTI_HD_ROLLED
-        for (uint32_t s = op->segments.begin; s < op->segments.end; ++s) {
-          Run::move_segment(group_, state, its, {op, slot}, s);
-        }
-      }
-      Stamps::after(Phase::Move);
-      if (op->lines && group_.any_gave_up()) return;
-      if (op->push_copies) Run::copy_to_readers(group_, state, its, *op, slot);
-      group_.sync();
-      if (group_.polls()) Run::end_messages(group_, state, its, *op);
-      group_.sync();
-      Stamps::after(Phase::Publish);
+    for (uint32_t i = op->outs.begin + ptx::thread_index(); i < op->outs.end; i += ptx::block_size()) {
+      const link::OutLink& out = state.out[state.last.outs[i].link];
+      const Outcome room = await(*op, Await::Credit, out, [&] { return Run::room_for(state, state.last.outs[i]); });
+      if (room != Outcome::Progress) outcome = room;
     }
+    TUTTI_HD_ROLLED
+    for (uint32_t i = ptx::thread_index(); i < op->arrivals.end - op->arrivals.begin; i += ptx::block_size()) {
+      const link::InLink& in = state.in[state.last.arrivals[op->arrivals.begin + i]];
+      const Outcome come = await(*op, Await::Message, in, [&] { return Run::message_ready(state, its, *op, i); });
+      if (come != Outcome::Progress) outcome = come;
+    }
+    if (ptx::sync_block_or(outcome != Outcome::Progress)) return state.faulted != 0 ? Outcome::Fault : Outcome::GaveUp;
+    step = Run::step_of(state, its);
+    return outcome;
+  }
+
+  /// All threads. Likewise for end_step().
+  TUTTI_DEVICE Outcome end_straight(uint32_t place) const {
+    RankState& state = rank(place);
+    LaneState& its = lane(place);
+    const typename Run::Step step = Run::step_of(state, its);
+    if (step.op->lines && group_.any_gave_up()) return Outcome::GaveUp;
+    if (step.op->push_copies) Run::copy_to_readers(group_, state, its, *step.op, step.slot);
+    group_.sync();
+    if (group_.polls()) Run::end_messages(group_, state, its, *step.op);
+    if (group_.leader()) its.next = step.op + 1;
+    group_.sync();
+    return Outcome::Progress;
   }
 
   /// One thread: until it is so. Tells the host now and then for what it waits.
@@ -179,7 +176,8 @@ class Block {
   /// All threads. While bytes are moved only numbers are kept: folds need the registers.
   TUTTI_DEVICE Outcome step(uint32_t& place) {
     typename Run::Step step;
-    const Outcome outcome = Run::begin_step(group_, rank(place), lane(place), step);
+    const Outcome outcome =
+        is_straight() ? begin_straight(place, step) : Run::begin_step(group_, rank(place), lane(place), step);
     Stamps::after(Phase::Wait);
     if (step.op == nullptr) return outcome;
     if (Run::moves_segments(*step.op)) {
@@ -190,7 +188,9 @@ class Block {
       }
     }
     Stamps::after(Phase::Move);
-    const Outcome ended = Run::end_step(group_, rank(place), lane(place), Run::step_of(rank(place), lane(place)));
+    const Outcome ended = is_straight()
+                              ? end_straight(place)
+                              : Run::end_step(group_, rank(place), lane(place), Run::step_of(rank(place), lane(place)));
     Stamps::after(Phase::Publish);
     return ended;
   }

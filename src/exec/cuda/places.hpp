@@ -62,7 +62,8 @@ class Places {
     LaneState& lane = item(place).lane;
     lane.progress = lane.round = lane.repeated = 0;
     lane.arrived = 0;
-    lane.next = lane.uncommitted = nullptr;
+    lane.next = call_.straight ? lane.tables->ops : nullptr;
+    lane.uncommitted = nullptr;
   }
 
   /// All threads, when the items' lanes are done: copies their links back. An item without instructions has not used
@@ -122,7 +123,7 @@ class Places {
                               uint32_t word) const {
     if (word < 64 && (kSetWords >> word & 1) != 0) return;
     uint64_t value = reinterpret_cast<const uint64_t*>(from)[word];
-    if (word < kTablePointers) {
+    if (word < kTablePointers || (word == kNext && value != 0)) {
       value += address(to + call_.at.bytes) - address(tables_from);
     } else if (word < 64 && (kOwnPointers >> word & 1) != 0 && value != 0) {
       value += address(to) - address(from);
@@ -130,7 +131,8 @@ class Places {
     reinterpret_cast<uint64_t*>(to)[word] = value;
   }
 
-  static constexpr uint32_t kTablePointers = 2 * sizeof(Tables) / sizeof(uint64_t);  // they come first
+  static constexpr uint32_t kTablePointers = 2 * sizeof(Tables) / sizeof(uint64_t);     // they come first
+  static constexpr uint32_t kNext = offsetof(gpu::Item, lane.next) / sizeof(uint64_t);  // another one, or null
   static constexpr uint64_t kOwnPointers =
       WordsAt<offsetof(gpu::Item, rank.out), offsetof(gpu::Item, rank.in), offsetof(gpu::Item, rank.regions),
               offsetof(gpu::Item, rank.shared[0]), offsetof(gpu::Item, rank.shared[1]),

@@ -75,7 +75,7 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
                    .items = image.items,
                    .lanes = static_cast<uint32_t>(program.last.lanes.size()),
                    .threads = threads_for(program),
-                   .straight = runs_straight(program),
+                   .straight = gpu::runs_straight(program),
                    .window_bytes = program.window_bytes,
                    .transfers = {.firsts = image.firsts}},
           .kernel = lanes_kernel(device_, elements, kind_of(program)),

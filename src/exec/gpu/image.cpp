@@ -185,6 +185,13 @@ std::vector<ReplicaLinks> connect_links(const Program& program, Links& links, co
   return replicas;
 }
 
+bool runs_straight(const Program& program) {
+  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
+  return std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
+         std::all_of(program.in_links.begin(), program.in_links.end(), in_lines) && program.width == 1 &&
+         program.rounds == 1 && program.last.lanes.size() == 1;
+}
+
 uint64_t workspace_of(const Program& program) { return program.width * workspace_of_replica(program); }
 
 uint64_t staging_of(const Program& program) {
@@ -216,6 +223,7 @@ std::vector<unsigned char> item_at(unsigned char* at, const Program& program, co
   its.lane = lane;
   its.arrivals = arrivals;
   its.tables = &item->rank.last;
+  if (runs_straight(program)) its.next = rank.last.ops;
   its.bases[2] = rank.bases[2];
   *builder.here(item) = {state, its};
   const auto place = [&](const void* there) {

@@ -38,6 +38,9 @@ uint64_t workspace_of(const Program& program);
 /// Bytes of staging memory.
 uint64_t staging_of(const Program& program);
 
+/// LanesCall::straight.
+bool runs_straight(const Program& program);
+
 struct Image {
   std::vector<unsigned char> bytes;
   Items at;                          ///< in the GPU's memory

@@ -126,10 +126,10 @@ struct LanesCall {
   link::InLink* in_links = nullptr;
   LaneState* progress = nullptr;  ///< of each item, where lanes wait for each other; else null
   uint32_t items = 0;
-  uint32_t lanes = 0;      ///< of a replica
-  bool in_shared = false;  ///< blocks run items in shared memory
-  uint16_t threads = 0;    ///< of a block, that a short call has work for; 0: as many as there are
-  bool straight = false;   ///< one item and one round, and all messages in lines: instructions run one after the other
+  uint32_t lanes = 0;         ///< of a replica
+  bool in_shared = false;     ///< blocks run items in shared memory
+  uint16_t threads = 0;       ///< of a block, that a short call has work for; 0: as many as there are
+  bool straight = false;      ///< one item, one round, all messages in lines: instructions run one after the other
   uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before
   uint64_t scaled = 0;        ///< 1: `scale` holds an element; 2: it holds the address of one
   unsigned char* in = nullptr;

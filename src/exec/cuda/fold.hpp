@@ -145,7 +145,7 @@ TUTTI_DEVICE_APART void fold_block(const Arithmetic& how, const Instruction& op,
   each_pack<1>(extent, [&](uint32_t at, uint32_t) { store_both(to, slot, at, fold.chunk(PacksAt{operands, at})); });
 }
 
-/// The same where messages come in lines. `kTwoApart`: folds of two operands have a loop of their own, which is shorter.
+/// The same where messages come in lines. `kTwoApart`: folds of two operands have a loop of their own, a shorter one.
 template <class T, bool kTwoApart, class Lines>
 TUTTI_DEVICE void fold_lines(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                              unsigned char* slot, const BlockOperands& operands, const Lines& lines) {

@@ -20,7 +20,7 @@
 namespace tutti::comm {
 namespace {
 
-/// What rank 0 tells all: its table, and what it priced the links at, so that all ranks predict the same.
+/// What rank 0 tells all: its table, and what it priced the links at, by which all ranks predict.
 struct TablePage {
   std::string table, situation;
   select::LinkCost inside, between;

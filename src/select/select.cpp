@@ -90,7 +90,7 @@ std::string why_not(const Entry& entry, uint64_t bytes, const CallKind& kind, co
                        method.name, usable.rounds);
   }
   if (method.only_modelled && !entry.forced_method && !measured) {
-    return fmt::format("no hardware has run {} yet, so it runs only where TUTTI_METHOD forces it", method.name);
+    return fmt::format("{} has not run between GPUs yet, so it runs only where TUTTI_METHOD forces it", method.name);
   }
   return "";
 }

@@ -19,12 +19,14 @@ struct BlockShared {
   uint32_t gave_up;  ///< not 0: some thread has
   BlockOperands operands;
 };
+// What a kernel has without asking for more. Two such blocks fit a multiprocessor with 100 KiB.
+static_assert(sizeof(BlockShared) + gpu::kSharedBytes <= 48 << 10);
 
 class BlockGroup {
  public:
   /// `abort`: not 0 when the host has ended the call.
   TUTTI_DEVICE BlockGroup(BlockShared& shared, const uint64_t* abort) : shared_(shared), abort_(abort) {
-    if (leader()) shared.gave_up = 0;  // broadcast() comes before all waiting
+    if (leader()) shared.gave_up = 0;  // a barrier comes before all waiting
   }
   TUTTI_DEVICE static uint32_t thread() { return ptx::thread_index(); }
   TUTTI_DEVICE static uint32_t threads() { return ptx::block_size(); }

@@ -32,15 +32,17 @@ class Block {
     if (group_.leader()) goes = enter();
     places_.load();
     goes = ptx::sync_block_or(goes);
-    if (kKind == gpu::KernelKind::Slots && group_.leader()) bind_regions();
+    if (kKind == gpu::KernelKind::Slots && goes && group_.leader()) bind_regions();
     Stamps::after(Phase::Enter);
     if (goes) {
       if (kKind == gpu::KernelKind::Slots && call_.transfers.message != 0) bind_transfers();
       run_lanes();
       group_.sync();
       places_.store();
+      TUTTI_HD_ROLLED
+      for (uint32_t place = 0; group_.leader() && places_.has(place); ++place) places_.reset(place);
     }
-    if constexpr (kBatch) group_.sync();
+    group_.sync();  // who sees that the call has ended may use all of it again
     if (group_.leader()) leave();
     Stamps::after(Phase::Leave);
     Stamps::print(call_.head.record, call_.head.launch);
@@ -59,7 +61,6 @@ class Block {
     if (!frame_.enter(tag)) return false;
     TUTTI_HD_ROLLED
     for (uint32_t place = 0; places_.has(place); ++place) {
-      places_.reset(place);
       RankState& state = rank(place);
       const uint64_t first = call_.window_bytes == 0 ? 0 : call_.window_bytes * replica(place);
       lane(place).bases[0] = state.bases[0] = moved(call_.in, first);
@@ -108,13 +109,15 @@ class Block {
     TUTTI_HD_ROLLED
     for (uint32_t i = op->outs.begin + ptx::thread_index(); i < op->outs.end; i += ptx::block_size()) {
       const link::OutLink& out = state.out[state.last.outs[i].link];
-      const Outcome room = await(*op, Await::Credit, out, [&] { return Run::room_for(state, state.last.outs[i]); });
+      const Outcome room =
+          await(state, *op, Await::Credit, out, [&] { return Run::room_for(state, state.last.outs[i]); });
       if (room != Outcome::Progress) outcome = room;
     }
     TUTTI_HD_ROLLED
     for (uint32_t i = ptx::thread_index(); i < op->arrivals.end - op->arrivals.begin; i += ptx::block_size()) {
       const link::InLink& in = state.in[state.last.arrivals[op->arrivals.begin + i]];
-      const Outcome come = await(*op, Await::Message, in, [&] { return Run::message_ready(state, its, *op, i); });
+      const Outcome come =
+          await(state, *op, Await::Message, in, [&] { return Run::message_ready(state, its, *op, i); });
       if (come != Outcome::Progress) outcome = come;
     }
     if (ptx::sync_block_or(outcome != Outcome::Progress)) return state.faulted != 0 ? Outcome::Fault : Outcome::GaveUp;
@@ -136,13 +139,16 @@ class Block {
     return Outcome::Progress;
   }
 
-  /// One thread: until it is so. Tells the host now and then for what it waits.
+  /// One thread: until it is so, or another thread has seen a wrong message: what this one waits for may never come.
+  /// Tells the host now and then for what it waits.
   template <class Link, class Ready>
-  TUTTI_DEVICE Outcome await(const Instruction& op, Await what, const Link& link, Ready&& ready) const {
+  TUTTI_DEVICE Outcome await(const RankState& state, const Instruction& op, Await what, const Link& link,
+                             Ready&& ready) const {
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
       const Outcome outcome = ready();
       if (outcome != Outcome::Waiting) return outcome;
+      if (ptx::load_relaxed<ptx::Scope::Device>(&state.faulted) != 0) return Outcome::GaveUp;
       ptx::poll_pause();
       if (turn % gpu::kTurnsPerPoll != 0) continue;
       frame_.tell({.await = what, .peer = link.peer, .link_lane = link.link_lane, .step = op.step, .rounds = 1});

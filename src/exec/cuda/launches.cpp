@@ -12,12 +12,10 @@ using tutti::cuda::driver;
 
 namespace {
 
-/// Has the blocks run the call's items in shared memory, if those of a block fit there. Returns how much that takes.
-uint32_t shared_for(gpu::LanesCall& call, uint32_t blocks) {
+/// Has the blocks run the call's items in shared memory, if those of a block fit there.
+void choose_memory(gpu::LanesCall& call, uint32_t blocks) {
   const uint64_t most = (call.items + blocks - 1) / blocks;
-  const uint64_t bytes = most * (uint64_t{call.at.bytes} + call.at.table_bytes);
-  call.in_shared = bytes <= gpu::kSharedBytes;
-  return call.in_shared ? static_cast<uint32_t>(bytes) : 0;
+  call.in_shared = most * (uint64_t{call.at.bytes} + call.at.table_bytes) <= gpu::kSharedBytes;
 }
 
 }  // namespace
@@ -49,12 +47,12 @@ uint32_t Launches::blocks_for(uint32_t items, const UserStream& on) const {
 }
 
 void Launches::start(const LoadedKernel& kernel, uint32_t items, void* parameter, const UserStream& on) {
-  launch(kernel, {.blocks = blocks_for(items, on), .threads = threads_}, parameter, on);
+  launch(kernel, {.blocks = blocks_for(items, on), .threads = threads_, .shared = 0}, parameter, on);
 }
 
 void Launches::start(const LoadedKernel& kernel, gpu::LanesCall& call, const UserStream& on) {
-  Grid grid{.blocks = blocks_for(call.items, on), .threads = threads_for(call)};
-  grid.shared = shared_for(call, grid.blocks);
+  const Grid grid{.blocks = blocks_for(call.items, on), .threads = threads_for(call)};
+  choose_memory(call, grid.blocks);
   launch(kernel, grid, &call, on);
 }
 
@@ -98,7 +96,7 @@ UserStream Launches::start_held() {
       } else {
         Grid grid{.blocks = blocks_for(items, held_on_)};
         for (uint32_t i = 0; i < batch_->count; ++i) {
-          grid.shared = std::max(grid.shared, shared_for(batch_->calls[i], grid.blocks));
+          choose_memory(batch_->calls[i], grid.blocks);
           grid.threads = std::max(grid.threads, threads_for(batch_->calls[i]));
         }
         launch(one.batch, grid, batch_.get(), held_on_);

@@ -43,7 +43,10 @@ class Launches {
   uint32_t blocks_for(uint32_t items, const UserStream& on) const;
   uint32_t threads_for(const gpu::LanesCall& call) const;
   struct Grid {
-    uint32_t blocks = 1, threads = 0, shared = 0;  ///< shared: bytes of a block
+    uint32_t blocks = 1, threads = 0;
+    /// Bytes of a block. Equal for all calls that run lanes: a multiprocessor with other blocks on it does not change
+    /// how much of its memory is shared, and ranks that share a GPU wait for each other.
+    uint32_t shared = gpu::kSharedBytes;
   };
   void launch(const LoadedKernel& kernel, const Grid& grid, void* parameter, const UserStream& on);
 

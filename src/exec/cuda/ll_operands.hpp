@@ -103,9 +103,11 @@ class LlOperands {
   template <uint32_t kCount>
   TUTTI_DEVICE void load(uint32_t word, const BlockOperands& operands, uint32_t j, uint32_t end,
                          Half (&loaded)[kCount]) const {
-    Half in_memory[kLl128 ? 1 : kCount] = {};  // loaded beside the lines, where there are registers for it
+    constexpr bool kBeside =
+        !kLl128 && kCount == 2;  // operands in memory are loaded beside the lines: it takes registers
+    Half in_memory[kBeside ? kCount : 1] = {};
     TUTTI_HD_UNROLLED
-    for (uint32_t i = 0; !kLl128 && i < kCount; ++i) {
+    for (uint32_t i = 0; kBeside && i < kCount; ++i) {
       const unsigned char* const operand = operands.at[j + i < end ? j + i : j];
       if (!BlockOperands::in_lines(operand)) in_memory[i] = half_of(bytes_of(word).template load<Stored>(operand));
     }
@@ -131,7 +133,7 @@ class LlOperands {
         } else if (BlockOperands::in_lines(operands.at[number])) {
           complete = load_ll128(operands.at[number], flag, word, loaded[i]) && complete;
         } else {
-          loaded[i] = kLl128 ? half_of(bytes_of(word).template load<Stored>(operands.at[number])) : in_memory[i];
+          loaded[i] = kBeside ? in_memory[i] : half_of(bytes_of(word).template load<Stored>(operands.at[number]));
         }
       }
       if (complete) return;

@@ -56,7 +56,7 @@ class Places {
     }
   }
 
-  /// One thread: an item that lies in the GPU's memory is as the last call has left it.
+  /// One thread, at the end: an item that lies in the GPU's memory is again as it was written there.
   TUTTI_DEVICE void reset(uint32_t place) const {
     if (call_.in_shared) return;
     LaneState& lane = item(place).lane;
@@ -81,10 +81,6 @@ class Places {
   }
 
  private:
-  struct Team {
-    uint32_t index, threads;
-  };
-
   TUTTI_DEVICE unsigned char* image(uint32_t place) const {
     return call_.at.at + uint64_t{number(place)} * call_.at.bytes;
   }

@@ -189,7 +189,8 @@ bool runs_straight(const Program& program) {
   const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLlLanes; };
   return std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
          std::all_of(program.in_links.begin(), program.in_links.end(), in_lines) && program.width == 1 &&
-         program.rounds == 1 && program.last.lanes.size() == 1;
+         program.rounds == 1 && program.last.lanes.size() == 1 &&
+         !(program.out_links.empty() && program.in_links.empty());
 }
 
 uint64_t workspace_of(const Program& program) { return program.width * workspace_of_replica(program); }

@@ -39,8 +39,8 @@ FUNCTION = r"\bCALL\S* `\(\$(?!\S*(?:_warpsync|_votesync_ballot|_shflsync_idx|10
 IN_FLIGHT = 4
 # Instructions that keep values in memory: in a kernel, around calls of folds; in a fold; in a fold of lines, which keeps
 # what does not change there.
-SPILLS = ((r"_(?:[ui]8|f8e\dm\d)$", 64, 64, 128), (r"_[ui]\d+$", 48, 8, 96), ("tutti_ll_", 48, 0, 120), ("tutti_short_", 32, 0, 0),
-          ("", 8, 0, 0))
+SPILLS = ((r"tutti_ll_(?:[ui]8|f8e\dm\d)$", 96, 64, 128), (r"tutti_ll_[ui]\d+$", 96, 8, 96), ("tutti_ll_", 96, 2, 120),
+          (r"_(?:[ui]8|f8e\dm\d)$", 64, 64, 128), (r"_[ui]\d+$", 48, 8, 96), ("tutti_short_", 40, 0, 0), ("", 8, 0, 0))
 
 
 def find(tool):
@@ -186,7 +186,7 @@ OCCUPANCY = r"""
 #include <cstdlib>
 #include <cstring>
 #include <cuda_occupancy.h>
-// SM REGISTERS SHARED: the blocks of 512 threads that a multiprocessor runs.
+// SM REGISTERS SHARED: the blocks of 512 threads that a multiprocessor runs, each with as much more shared memory as gpu::kSharedBytes.
 int main(int, char** argument) {
   cudaOccDeviceProp gpu{};
   // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -209,7 +209,7 @@ int main(int, char** argument) {
   kernel.maxDynamicSharedSizeBytes = gpu.sharedMemPerBlock;
   cudaOccDeviceState state{};
   cudaOccResult result{};
-  if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &gpu, &kernel, &state, 512, 0) != CUDA_OCC_SUCCESS) return 1;
+  if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &gpu, &kernel, &state, 512, 32 << 10) != CUDA_OCC_SUCCESS) return 1;
   std::printf("%d\n", result.activeBlocksPerMultiprocessor);
 }
 """

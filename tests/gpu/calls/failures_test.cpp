@@ -42,6 +42,20 @@ TEST(DeviceFailures, AMismatchNamesBothCalls) {
   });
 }
 
+/// Its kernel must not wait for the message of the rank that has not called.
+TEST(DeviceFailures, AMismatchIsToldBeforeTheLastRankCalls) {
+  std::atomic<int> told = 0;
+  each_rank(3, tuttiMismatch, [&](int rank, tuttiComm_t comm, DeviceRank& mine) {
+    if (rank != 2) {
+      EXPECT_EQ(mine.all_reduce(comm, rank == 0 ? 8 : 16), tuttiSuccess);
+    }
+    failure_of(comm, tuttiMismatch);
+    mine.stream.synchronize();
+    ++told;
+  });
+  EXPECT_EQ(told, 3);
+}
+
 /// As many replays on each rank, of graphs that differ: no call board shows that, and the kernels report it just before
 /// the ranks leave.
 TEST(DeviceFailures, AMismatchInTheLastReplayIsToldByDestroy) {

@@ -1,4 +1,6 @@
 // Vector calls and groups of transfers on device memory: blocks whose sizes only their two ends know.
+#include <algorithm>
+
 #include "calls/gpu_program.hpp"
 
 namespace tutti {
@@ -99,6 +101,39 @@ TEST_F(DeviceGroups, SendsAndReceivesToAllAndToItself) {
     ASSERT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
     stream.synchronize();
     EXPECT_EQ(out.floats(kRanks * kCount), joined({repeated(1, kCount), repeated(2, kCount), repeated(3, kCount)}));
+  });
+}
+
+/// With TUTTI_MAX_BLOCKS=2 the short calls fit the blocks' shared memory and the long ones, of more replicas, do not:
+/// both run one program.
+TEST_F(DeviceGroups, ShortAndLongTransfersInTurn) {
+  constexpr int kMany = 12;
+  use_gpu(0);
+  with_ranks(kMany, [](int rank, tuttiComm_t comm) {
+    use_gpu(0);
+    const GpuStream stream;
+    constexpr size_t kMost = 40000;
+    const GpuBuffer in(kMost * 4), out(kMany * kMost * 4);
+    meet();
+    for (const size_t count : {size_t{2}, kMost, size_t{2}, kMost, size_t{3}}) {
+      in.set(repeated(static_cast<float>(rank) + 1 / static_cast<float>(count), count));
+      ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+      for (int peer = 0; peer < kMany; ++peer) {
+        unsigned char* const to = out.get() + static_cast<size_t>(peer) * count * 4;
+        EXPECT_EQ(tuttiSend(in.get(), count, tuttiFloat32, peer, comm, stream.handle()), tuttiSuccess);
+        EXPECT_EQ(tuttiRecv(to, count, tuttiFloat32, peer, comm, stream.handle()), tuttiSuccess);
+      }
+      ASSERT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+      stream.synchronize();
+      const std::vector<float> got = out.floats(kMany * count);
+      for (size_t peer = 0; peer < kMany; ++peer) {
+        const float wanted = static_cast<float>(peer) + 1 / static_cast<float>(count);
+        EXPECT_EQ(std::count(got.begin() + static_cast<ptrdiff_t>(peer * count),
+                             got.begin() + static_cast<ptrdiff_t>((peer + 1) * count), wanted),
+                  static_cast<ptrdiff_t>(count))
+            << "of rank " << peer << ", " << count << " elements";
+      }
+    }
   });
 }
 

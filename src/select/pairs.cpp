@@ -100,8 +100,8 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
     if (known != nullptr && known->gbps > 0) {
       // The figure is that of the farthest ranks, or of all paths of a kind; nearer ranks have a shorter path. Ranks
       // that share a core are not near: one waits while the other runs.
-      const bool apart = known->between == Figure::Between::Hosts || !known->over.empty() ||
-                         cost.path.kind <= topo::PathKind::SameGpu;
+      const bool apart =
+          known->between == Figure::Between::Hosts || !known->over.empty() || cost.path.kind <= topo::PathKind::SameGpu;
       const double nearer = apart ? 0 : farthest_us_ - cost.path.us;
       cost.alpha = std::max(known->us / 4, known->us - std::max(0.0, nearer)) * 1e-6;
       cost.beta = 1 / (known->gbps * 1e9);

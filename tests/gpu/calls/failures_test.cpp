@@ -125,6 +125,7 @@ bool does_nothing(std::chrono::milliseconds later) {
     }
     EXPECT_EQ(tuttiBroadcast(mine.in.get(), mine.out.get(), 8, tuttiFloat32, 0, comm, mine.stream.handle()),
               tuttiSuccess);
+    meet();  // an abort before the reader has called would refuse its call
     if (rank == 0) {
       mine.stream.synchronize();
       EXPECT_EQ(tuttiCommAbort(comm), tuttiSuccess);

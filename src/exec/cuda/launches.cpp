@@ -15,7 +15,7 @@ namespace {
 /// Has the blocks run the call's items in shared memory, if those of a block fit there.
 void choose_memory(gpu::LanesCall& call, uint32_t blocks) {
   const uint64_t most = (call.items + blocks - 1) / blocks;
-  call.in_shared = most * (uint64_t{call.at.bytes} + call.at.table_bytes) <= gpu::kSharedBytes;
+  call.in_shared = most * (uint64_t{call.image.bytes} + call.image.table_bytes) <= gpu::kSharedBytes;
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ class Places {
   TUTTI_DEVICE void load() const {
     const uint32_t first = ptx::block_size() > ptx::kWarp ? ptx::kWarp : 0;
     if (ptx::thread_index() < first) return;
-    const uint32_t links = call_.at.links * ptx::kWarp;
-    const uint32_t words = call_.in_shared ? gpu::kUsesAt / sizeof(uint64_t) + call_.at.links : 0;
-    const uint32_t packs = call_.in_shared ? call_.at.table_bytes / sizeof(ptx::Pack) : 0;
+    const uint32_t links = call_.image.links * ptx::kWarp;
+    const uint32_t words = call_.in_shared ? gpu::kUsesAt / sizeof(uint64_t) + call_.image.links : 0;
+    const uint32_t packs = call_.in_shared ? call_.image.table_bytes / sizeof(ptx::Pack) : 0;
     TUTTI_HD_ROLLED
     for (uint32_t place = 0; has(place); ++place) {
       unsigned char* const to = at(place);
@@ -50,7 +50,7 @@ class Places {
         } else {
           const uint32_t at = (i - links - words) * sizeof(ptx::Pack);
           const auto* const pack = reinterpret_cast<const ptx::Pack*>(tables_from + at);
-          *reinterpret_cast<ptx::Pack*>(to + call_.at.bytes + at) = *pack;
+          *reinterpret_cast<ptx::Pack*>(to + call_.image.bytes + at) = *pack;
         }
       }
     }
@@ -73,7 +73,7 @@ class Places {
     for (uint32_t place = 0; has(place); ++place) {
       if (item(place).rank.last.lanes->end == 0) continue;
       TUTTI_HD_ROLLED
-      for (uint32_t i = ptx::thread_index(); i < call_.at.links * ptx::kWarp; i += ptx::block_size()) {
+      for (uint32_t i = ptx::thread_index(); i < call_.image.links * ptx::kWarp; i += ptx::block_size()) {
         const LinkWord link = link_word(at(place), at(place), i);
         if (link.home != nullptr) *link.home = *link.copy;
       }
@@ -82,15 +82,15 @@ class Places {
 
  private:
   TUTTI_DEVICE unsigned char* image(uint32_t place) const {
-    return call_.at.at + uint64_t{number(place)} * call_.at.bytes;
+    return call_.image.at + uint64_t{number(place)} * call_.image.bytes;
   }
   TUTTI_DEVICE unsigned char* at(uint32_t place) const {
     if (!call_.in_shared) return image(place);
-    return ptx::dynamic_shared() + place * (call_.at.bytes + call_.at.table_bytes);
+    return ptx::dynamic_shared() + place * (call_.image.bytes + call_.image.table_bytes);
   }
   TUTTI_DEVICE const unsigned char* tables(uint32_t place) const {
-    const uint32_t of = call_.at.own_tables ? number(place) : call_.lanes == 1 ? 0 : number(place) % call_.lanes;
-    return call_.at.tables + uint64_t{of} * call_.at.table_bytes;
+    const uint32_t of = call_.image.own_tables ? number(place) : call_.lanes == 1 ? 0 : number(place) % call_.lanes;
+    return call_.image.tables + uint64_t{of} * call_.image.table_bytes;
   }
   TUTTI_DEVICE static uint64_t address(const void* at) { return reinterpret_cast<uint64_t>(at); }
   /// A word of a link, where it lies between calls and in the item; null: there is none.
@@ -120,7 +120,7 @@ class Places {
     if (word < 64 && (kSetWords >> word & 1) != 0) return;
     uint64_t value = reinterpret_cast<const uint64_t*>(from)[word];
     if (word < kTablePointers || (word == kNext && value != 0)) {
-      value += address(to + call_.at.bytes) - address(tables_from);
+      value += address(to + call_.image.bytes) - address(tables_from);
     } else if (word < 64 && (kOwnPointers >> word & 1) != 0 && value != 0) {
       value += address(to) - address(from);
     }

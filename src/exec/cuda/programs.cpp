@@ -68,7 +68,7 @@ Placed Programs::place(const Program& program, const std::vector<gpu::ReplicaLin
   const gpu::Image image = gpu::make_image(program, links, arithmetic, around, at<unsigned char>(block));
   uploads_.add(block.at, image.bytes.data(), image.bytes.size());
   return {.call = {.head = {},
-                   .at = image.at,
+                   .image = image.where,
                    .out_links = out_,
                    .in_links = in_,
                    .progress = image.progress,

@@ -289,14 +289,14 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
   }
   const std::vector<LaneSlice> slices = slices_of(program);
   const size_t lanes = slices.size(), count = lanes * program.width;
-  Image image{.at = sizes_of(program, slices, around.own_tables), .items = static_cast<uint32_t>(count)};
+  Image image{.where = sizes_of(program, slices, around.own_tables), .items = static_cast<uint32_t>(count)};
   Builder builder(base);
   const auto block = [&](uint64_t bytes) { return builder.room<unsigned char>(bytes, kAlignment); };
-  image.at.at = block(count * image.at.bytes);
-  image.at.tables = block((around.own_tables ? count : lanes) * image.at.table_bytes);
+  image.where.at = block(count * image.where.bytes);
+  image.where.tables = block((around.own_tables ? count : lanes) * image.where.table_bytes);
   std::vector<LaneTables> tables;
   for (size_t i = 0; i < (around.own_tables ? count : lanes); ++i) {
-    unsigned char* const at = image.at.tables + i * image.at.table_bytes;
+    unsigned char* const at = image.where.tables + i * image.where.table_bytes;
     Builder its(at);
     tables.push_back(add_tables(its, slices[i % lanes], around.own_tables));
     builder.put(at, its.take());
@@ -312,8 +312,8 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     const LaneTables& its = tables[around.own_tables ? item : lane];
     state.full = its.full;
     state.last = its.last;
-    unsigned char* const at = image.at.at + uint64_t{item} * image.at.bytes;
-    builder.put(at, item_at(at, program, slices[lane], lane, state, links[replica], image.at.links));
+    unsigned char* const at = image.where.at + uint64_t{item} * image.where.bytes;
+    builder.put(at, item_at(at, program, slices[lane], lane, state, links[replica], image.where.links));
   }
   if (around.own_tables) image.firsts = builder.add(firsts_of(program.last));
   image.bytes = builder.take();

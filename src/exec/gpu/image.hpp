@@ -43,7 +43,7 @@ bool runs_straight(const Program& program);
 
 struct Image {
   std::vector<unsigned char> bytes;
-  Items at;                          ///< in the GPU's memory
+  Items where;                       ///< in the GPU's memory
   LaneState* progress = nullptr;     ///< LanesCall::progress
   uint32_t items = 0;                ///< the lanes of all replicas
   const uint32_t* firsts = nullptr;  ///< TransfersCall::firsts, of a program by shape

@@ -121,7 +121,7 @@ inline constexpr uint32_t kSharedBytes = 32 << 10;                  ///< of a bl
 /// The parameter of the kernels that run lanes.
 struct LanesCall {
   CallHead head;
-  Items at;
+  Items image;
   link::OutLink* out_links = nullptr;  ///< all of the rank, in the GPU's memory
   link::InLink* in_links = nullptr;
   LaneState* progress = nullptr;  ///< of each item, where lanes wait for each other; else null

@@ -67,9 +67,10 @@ void expect_same(const Program& program, const WindowProgram& window, size_t lan
   }
 }
 
-void expect_slices_of(const plan::Algorithm& algorithm, Rank ranks, uint64_t window) {
-  const Geometry geometry{.count = 1000, .window = window, .element_bytes = 4, .method = &methods::get};
-  const PeerTraits traits(static_cast<size_t>(ranks), {.out = {.mapped = true}, .in = {.mapped = true}});
+void expect_slices_of(const plan::Algorithm& algorithm, Rank ranks, uint64_t window, const Method& method,
+                      const link::Access& how) {
+  const Geometry geometry{.count = 1000, .window = window, .element_bytes = 4, .method = &method};
+  const PeerTraits traits(static_cast<size_t>(ranks), {how, how});
   for (Rank rank = 0; rank < ranks; ++rank) {
     const Program program = lower(plan::generate(algorithm, {algorithm.collective, ranks}, rank), geometry, traits);
     const std::vector<LaneSlice> slices = slices_of(program);
@@ -91,7 +92,10 @@ TEST(Slices, SayWhatTheProgramSays) {
       const plan::Shape shape{algorithm->collective, ranks};
       if (!algorithm->allows(shape)) continue;
       SCOPED_TRACE(test::name_of(*algorithm));
-      for (const uint64_t window : {1000U, 128U}) expect_slices_of(*algorithm, ranks, window);
+      for (const uint64_t window : {1000U, 128U}) {
+        expect_slices_of(*algorithm, ranks, window, methods::get, {.mapped = true});
+        expect_slices_of(*algorithm, ranks, window, methods::slots, {.push_bytes = 1 << 17});
+      }
       ++several;
     }
   }

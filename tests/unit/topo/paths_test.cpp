@@ -24,6 +24,16 @@ TEST(Paths, BetweenCoresGoThroughWhatTheyShare) {
   EXPECT_EQ(path(graph, "core 0", "core 4").kind, PathKind::Sockets);
 }
 
+/// They are not two threads of a core: messages between them go through the GPU's memory.
+TEST(Paths, OfRanksThatShareAGpuHaveItsBandwidth) {
+  const Graph graph = sample("nccl-8-gpus-8-nics.xml");
+  const NodeId gpu = graph.all(NodeKind::Gpu).front();
+  const Path shared = PathFinder(graph).between(gpu, gpu);
+  EXPECT_EQ(shared.kind, PathKind::SameGpu);
+  EXPECT_STREQ(name_of(shared.kind), "same GPU");
+  EXPECT_GT(shared.gbps, PathFinder(graph).between(gpu, graph.all(NodeKind::Gpu).back()).gbps);
+}
+
 TEST(Paths, BetweenCoresAddUpToThePublishedTimesOfACacheLine) {
   const Graph graph = sample("hwloc-2-sockets.xml");
   EXPECT_NEAR(path(graph, "core 0", "core 1").us, 0.023, 1e-9);

@@ -27,16 +27,8 @@ struct TablePage {
   static void fields(auto& m, auto& v) {
     v.text(m.table, kMaxTable);
     v.words(m.situation, kMaxReport);
-    link(m.inside, v);
-    link(m.between, v);
-  }
-
- private:
-  static void link(auto& cost, auto& v) {
-    v.real(cost.alpha);
-    v.real(cost.beta);
-    v.real(cost.message);
-    v.flag(cost.in_place);
+    v.item(m.inside);
+    v.item(m.between);
   }
 };
 

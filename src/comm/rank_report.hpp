@@ -60,9 +60,8 @@ struct ConclusionsPage {
   static void fields(auto& m, auto& v) {
     v.item(m.conclusions);
     v.text(m.table, kMaxTable);
-    for (auto* cost : {&m.inside, &m.between}) {
-      v.real(cost->alpha), v.real(cost->beta), v.real(cost->message), v.flag(cost->in_place);
-    }
+    v.item(m.inside);
+    v.item(m.between);
   }
 };
 

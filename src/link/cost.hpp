@@ -9,6 +9,7 @@ struct LinkCost {
   double beta = 0;        ///< seconds per byte
   double message = 0;     ///< seconds of processor time for each message beyond the first of a round
   bool in_place = false;  ///< readers read the writer's memory: a message to several readers is written once
+  static void fields(auto& m, auto& v) { v.real(m.alpha), v.real(m.beta), v.real(m.message), v.flag(m.in_place); }
 };
 
 }  // namespace tutti::link

@@ -322,8 +322,8 @@ TUTTI_NCCL(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags))
 TUTTI_NCCL(ncclResult_t, ncclCommResume, (ncclComm_t comm))
 TUTTI_NCCL(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value))
 
-/* ncclCommWindowRegister lets peers read a buffer of a GPU where it lies (tuttiCommRegister). The window is NULL where
- * nothing is gained: calls with the buffer work as without. ncclCommRegister, of one rank alone, does nothing. */
+/* Both let peers read a buffer of a GPU where it lies (tuttiCommRegister); each rank may call them alone. The handle or
+ * window is NULL where nothing is gained: calls with the buffer work as without. */
 TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t size, void** handle))
 TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle))
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,

@@ -61,12 +61,12 @@ template <class T>
   return Memory<T>(count);
 }
 
-/// A buffer of a GPU that all ranks' calls on this communicator read in place: see tuttiCommRegister. It ends with the
+/// A buffer of a GPU that peers read in place, in calls on this communicator: see tuttiCommRegister. It ends with the
 /// object, which the communicator outlives. Empty after a move.
 class Registration {
  public:
   Registration() = default;
-  /// Every rank makes one at the same place among its calls. Throws Error(Unsupported) on all ranks, or none.
+  /// Throws Error(Unsupported | InvalidArgument) with the reason.
   Registration(tuttiComm_t comm, const void* buffer, size_t bytes) : comm_(comm) {
     check(tuttiCommRegister(comm, buffer, bytes, &number_));
   }

@@ -77,7 +77,7 @@ tuttiResult_t tuttiCommRegister(tuttiComm_t comm, const void* buffer, size_t byt
     if (reinterpret_cast<uintptr_t>(buffer) + bytes < bytes) {
       throw_error(Code::InvalidArgument, "register: the buffer of {} bytes would pass the end of memory", bytes);
     }
-    comm::submit_buffer(communicator_of(comm), buffer, bytes, [registration](uint64_t made) { *registration = made; });
+    *registration = comm::add_buffer(communicator_of(comm), buffer, bytes);
   });
 }
 

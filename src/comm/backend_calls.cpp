@@ -273,4 +273,20 @@ void BackendCalls::check(const Call& call, Rank rank, Rank ranks) const {
   }
 }
 
+const KnownCall& BackendCalls::plan(const Call& call) {
+  const KnownCall& known = planner_->collective(call);
+  return add_captured(call, known) ? planner_->collective(call) : known;
+}
+
+/// What a captured call's peers could read in place is given to them first: a graph may be launched often.
+bool BackendCalls::add_captured(const Call& call, const KnownCall& known) {
+  if (!known.program->row.method->reads_in_place) return false;
+  const auto add = [&](const void* data, const link::SharedRegion& region, plan::Buffer buffer) {
+    const uint64_t bytes = planner_->buffer_bytes(call.spec, buffer);
+    return data != nullptr && bytes > 0 && region.id == 0 && backend_->add_captured(call.stream, data, bytes);
+  };
+  const bool in = add(call.in, known.in_region, plan::Buffer::Input);
+  return add(call.out, known.out_region, plan::Buffer::Output) || in;
+}
+
 }  // namespace tutti::comm

@@ -60,11 +60,14 @@ class BackendCalls {
   void agree(const Agreement& agreed, const Groups& groups, Deadline deadline);
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
+  /// The call with its program. Throws what compiling throws.
+  const KnownCall& plan(const Call& call);
   /// Ends it; refused() is `why`.
   void refuse(std::string why);
 
  private:
   void meet(const Agreement& agreed);
+  bool add_captured(const Call& call, const KnownCall& known);
   exec::WantedMethods wanted(const Agreement& agreed) const;
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
   void take_offer(exec::Offer offer, const Agreement& agreed, const Groups& groups);

@@ -29,9 +29,8 @@ struct CallSpec {
   bool is_vector : 1 = false;  ///< a vector call: blocks differ in length
   bool splits : 1 = false;     ///< tuttiCommSplit; it is numbered with the collectives, and other fields are unused
   bool leaves : 1 = false;     ///< tuttiCommDestroy, likewise
-  bool registers : 1 = false;  ///< tuttiCommRegister, likewise
-  uint8_t unused : 3 = 0;
-  static constexpr uint8_t kFlags = 0x1f;  ///< of the byte that holds those above
+  uint8_t unused : 4 = 0;
+  static constexpr uint8_t kFlags = 0x0f;  ///< of the byte that holds those above
   Rank root = 0;
   uint64_t count = 0;
 

@@ -123,8 +123,8 @@ class Communicator {
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
   std::optional<SplitResult> split(int colour, int key);
-  /// Registers a buffer in memory of this backend (by number), while all ranks register one in theirs of the same kind.
-  /// Returns the registration's number; 0 if there is nothing to gain. By the thread whose ticket is served.
+  /// Lets peers read a buffer in memory of this backend (by number) where it lies. Returns the registration's number, 0
+  /// if there is nothing to gain. Throws what Backend::add_region throws. By the thread whose ticket is served.
   uint64_t add_buffer(uint8_t backend, const void* data, uint64_t bytes);
   /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
   void drop_buffer(uint64_t registration);

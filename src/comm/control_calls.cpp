@@ -83,34 +83,19 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
 }
 
 uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t bytes) {
+  unusable_status().throw_if_bad();
   BackendCalls& on = *on_[backend];
   on.check_served(rank(), title());
-  const Deadline deadline = begin_control_call({.registers = true});
   try {
-    const auto with_all = [&](std::string mine) { return exchange(std::move(mine), deadline); };
-    const std::vector<std::string> kinds = with_all(on.name());
-    for (size_t peer = 0; peer < kinds.size(); ++peer) {
-      if (kinds[peer] == on.name()) continue;
-      throw_error(Code::InvalidUsage, "this rank's buffer is memory of {}, and that of rank {} of {}", on.name(), peer,
-                  printable(kinds[peer]));
-    }
-    const uint64_t number = on.backend().add_region(data, bytes, with_all);
-    board_->leave(calls_);
-    diagnostics_.end();
+    const uint64_t number = on.backend().add_region(data, bytes);
+    unusable_status().throw_if_bad();  // a peer may have failed instead of answering
     if (number == 0) return 0;
     registrations_[++last_registration_] = {backend, number};
     return last_registration_;
   } catch (const Error& error) {
-    if (error.code() == Code::Unsupported || error.code() == Code::InvalidUsage) {  // found by all ranks: they go on
-      board_->leave(calls_);
-      diagnostics_.end();
-      throw_error(error.code(), "rank {}: register(): {}", rank(), error.what());
-    }
-    diagnostics_.fail(error.code(), error.what()).throw_if_bad();
-  } catch (const std::exception& error) {
-    diagnostics_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
+    unusable_status().throw_if_bad();
+    throw_error(error.code(), "rank {}: register(): {}", rank(), error.what());
   }
-  return 0;
 }
 
 void Communicator::drop_buffer(uint64_t registration) {

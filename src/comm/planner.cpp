@@ -66,12 +66,16 @@ const KnownCall& Planner::find(const Call& call) {
   return known;
 }
 
+uint64_t Planner::buffer_bytes(const CallSpec& spec, plan::Buffer buffer) const {
+  const Rank as = rank_ == spec.root ? 0 : 1;  // all ranks but the root are alike
+  return plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type);
+}
+
 void Planner::look_up(const Call& call, KnownCall& known) {
   const CallSpec& spec = call.spec;
   known = {.spec = spec, .in = call.in, .out = call.out, .generation = memory_.generation()};
   const auto region = [&](const void* data, plan::Buffer buffer) {
-    const Rank as = rank_ == spec.root ? 0 : 1;  // all ranks but the root are alike
-    return memory_.find(data, plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type));
+    return memory_.find(data, buffer_bytes(spec, buffer));
   };
   known.in_region = region(call.in, plan::Buffer::Input);
   known.out_region = region(call.out, plan::Buffer::Output);

@@ -79,6 +79,8 @@ class Planner {
   const KnownCall& collective(const Call& call) {
     return last_->is(call) && last_->generation == memory_.generation() ? *last_ : find(call);
   }
+  /// Of a collective with equal blocks.
+  uint64_t buffer_bytes(const CallSpec& spec, plan::Buffer buffer) const;
   /// The program of a vector call. This rank's own block is not copied, only folded.
   Prepared& vector(const Call& call);
   /// The program of a group of sends and receives, none of them with this rank itself.

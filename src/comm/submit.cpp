@@ -285,22 +285,10 @@ void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key
                                 }});
 }
 
-void submit_buffer(const std::shared_ptr<Communicator>& comm, const void* data, uint64_t bytes,
-                   std::function<void(uint64_t)> made) {
-  const auto add = [comm, data, bytes, backend = backend_of(data)](uint64_t ticket) {
-    const TicketGuard guard(*comm, ticket);
-    return comm->add_buffer(backend, data, bytes);
-  };
-  if (!in_group()) return made(add(comm->take_ticket()));
-  refuse_if_discarded();
-  t_open.group.tasks.push_back({comm, [add, made = std::move(made)](uint64_t ticket) {
-                                  try {
-                                    made(add(ticket));
-                                  } catch (const Error& error) {
-                                    if (error.code() != Code::Unsupported) throw;
-                                    log_warn("the buffer is not registered: {}", error.what());
-                                  }
-                                }});
+uint64_t add_buffer(const std::shared_ptr<Communicator>& comm, const void* data, uint64_t bytes) {
+  const uint8_t backend = backend_of(data);
+  const TicketGuard guard(*comm, comm->take_ticket());
+  return comm->add_buffer(backend, data, bytes);
 }
 
 void drop_buffer(const std::shared_ptr<Communicator>& comm, uint64_t registration) {

@@ -20,11 +20,9 @@ CallInfo last_call(Communicator& comm);
 /// Bytes that this rank's calls have sent. Waits for the calls before it.
 uint64_t sent_bytes(Communicator& comm);
 
-/// Communicator::add_buffer; `made` gets its result. Within a group both happen at its end, and what is unsupported is
-/// logged: then `made` is not called.
-void submit_buffer(const std::shared_ptr<Communicator>& comm, const void* data, uint64_t bytes,
-                   std::function<void(uint64_t)> made);
-/// Communicator::drop_buffer; within a group, too, it happens now.
+/// Communicator::add_buffer; within a group, too, it happens now.
+uint64_t add_buffer(const std::shared_ptr<Communicator>& comm, const void* data, uint64_t bytes);
+/// Communicator::drop_buffer, likewise.
 void drop_buffer(const std::shared_ptr<Communicator>& comm, uint64_t registration);
 
 /// Groups nest; collected calls belong to the calling thread.

@@ -91,14 +91,17 @@ class Backend {
   virtual std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) = 0;
   /// Which buffers of calls peers can read. The same object as long as the backend lives.
   virtual const link::Regions& regions() const { return link::SharedMemory::of_this_process(); }
-  /// Adds a buffer of this rank to them, while all ranks add one of theirs; returns its number, never used again; 0
-  /// if peers could read it already, or would gain nothing. Throws Error(Unsupported) with the reason, on all ranks,
-  /// and what `exchange` throws.
-  virtual uint64_t add_region(const void* data, uint64_t bytes, const Exchange& exchange) {
-    return (void)data, (void)bytes, (void)exchange, 0;
-  }
+  /// Adds a buffer of this rank to them, as soon as all peers can read it, and waits a while for that. Returns its
+  /// number, never used again; 0 if peers could read it already, or nothing would be gained. Throws Error(Unsupported |
+  /// InvalidArgument) with the reason, and what asking peers throws.
+  virtual uint64_t add_region(const void* data, uint64_t bytes) { return (void)data, (void)bytes, 0; }
   /// This rank's calls do not use it any more.
   virtual void drop_region(uint64_t number) { (void)number; }
+  /// If what is enqueued on the stream is captured: adds the memory of a call to them, for as long as graphs use it;
+  /// returns true if that changed what calls find there. What cannot be added is staged, as ever.
+  virtual bool add_captured(void* stream, const void* data, uint64_t bytes) {
+    return (void)stream, (void)data, (void)bytes, false;
+  }
 
   // ---- calls
 

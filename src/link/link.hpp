@@ -77,7 +77,7 @@ struct MappedRegion {
   const unsigned char* base = nullptr;
   uint64_t bytes = 0;  ///< 0: it is not mapped
 };
-inline constexpr uint64_t kRegions = 64;
+inline constexpr uint64_t kRegions = 256;
 inline constexpr uint64_t kStagingRegion = 1;  ///< the memory with the writer's staging slots
 inline constexpr uint64_t kAddressRegion = 2;  ///< all memory of the writer's GPU, if it is the reader's: at address 0
 inline constexpr uint64_t kFirstUserRegion = 3;  ///< buffers that were registered

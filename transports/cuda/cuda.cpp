@@ -88,10 +88,6 @@ uint64_t staging_for(const Device& device) {
   return env().cuda_arena ? env().cuda_arena->value : of_gpu();
 }
 
-/// Of a buffer, `link_lane` is its region's id and the number of a piece.
-constexpr uint32_t kPieces = BufferReport::kMaxPieces;
-static_assert(link::kRegions * kPieces <= uint64_t{1} << 32);
-
 struct CudaLinks::Request {
   uint32_t link_lane;
   uint32_t part;
@@ -107,16 +103,6 @@ struct CudaLinks::Answer {
 struct CudaLinks::Service {
   explicit Service(std::shared_ptr<LinkArena> memory) : arena(std::move(memory)) {}
   const std::shared_ptr<LinkArena> arena;
-  std::mutex mutex;
-  std::map<uint64_t, std::shared_ptr<OwnBuffer>> buffers;  // by id
-
-  Fd piece(uint32_t of) {
-    const std::lock_guard lock(mutex);
-    const auto found = buffers.find(of / kPieces);
-    if (found == buffers.end() || found->second == nullptr)
-      throw_error(Code::InvalidArgument, "buffer {} is not registered", of / kPieces);
-    return found->second->piece(of % kPieces);
-  }
 
   Wireup::Reply answer(Rank from, const std::string& bytes) {
     Request request{};
@@ -129,8 +115,6 @@ struct CudaLinks::Service {
           return {pack(Answer{kMagic, arena->counter(from, request.link_lane), {}}), Fd()};
         case Part::Memory:
           return {pack(Answer{kMagic, 0, arena->memory().share()}), arena->memory().share_fd()};
-        case Part::Buffer:
-          return {pack(Answer{kMagic, 0, {}}), piece(request.link_lane)};
       }
       return {"the request is invalid", Fd()};
     } catch (const std::exception& error) {
@@ -153,7 +137,6 @@ CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& size
 CudaLinks::~CudaLinks() {
   Retired::instance().end(device_);
   for (auto& [peer, memory] : mapped_) Retired::instance().put(device_, std::move(memory));
-  for (auto& [whose, buffer] : buffers_) Retired::instance().put(device_, std::move(buffer));
 }
 
 bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }
@@ -235,36 +218,13 @@ void CudaLinks::meet(Deadline deadline) {
   }
 }
 
-void CudaLinks::share(uint64_t id, std::shared_ptr<OwnBuffer> buffer) {
-  {
-    const std::lock_guard lock(service_->mutex);
-    std::swap(service_->buffers[id], buffer);
+std::vector<SharedBuffers::Peer> CudaLinks::peers() const {
+  std::vector<SharedBuffers::Peer> peers;
+  for (Rank peer = 0; peer < wireup_.ranks(); ++peer) {
+    if (peer == wireup_.rank() || !probe(peer).ok) continue;
+    peers.push_back({peer, is_thread(peer) ? &neighbours_.at(peer)->device() : nullptr});
   }
-  Retired::instance().put(device_, std::move(buffer));
-}
-
-link::MappedRegion CudaLinks::map_buffer(Rank peer, const BufferReport& report, Deadline deadline) {
-  if (is_thread(peer)) {
-    const Device& owner = neighbour(peer).device();
-    if (&owner != &device_ && !report.pieces.front().handle.empty()) {
-      if (!device_.reaches(owner)) {
-        throw_error(Code::Unsupported, "{} cannot read the memory of {}", device_.name(), owner.name());
-      }
-      const WithContext with(device_.context());
-      const CUresult result = driver().cuCtxEnablePeerAccess(owner.context(), 0);
-      if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(result, "memory of another GPU");
-    }
-    return {reinterpret_cast<const unsigned char*>(report.address), report.bytes()};
-  }
-  auto& buffer = buffers_[{peer, report.id}];
-  Retired::instance().put(device_, std::exchange(buffer, nullptr));
-  const auto piece = [&](size_t number) {
-    Answer answer{};
-    return ask(peer, {static_cast<uint32_t>(report.id * kPieces + number), static_cast<uint32_t>(Part::Buffer)}, answer,
-               deadline);
-  };
-  buffer = std::make_shared<MappedBuffer>(device_, report, piece, fmt::format("rank {}", peer));
-  return buffer->region();
+  return peers;
 }
 
 /// Where the peer's part of a link is, as this GPU addresses it.

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "transports/cuda/memory.hpp"
-#include "transports/cuda/registered.hpp"
+#include "transports/cuda/shared_buffers.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::cuda {
@@ -55,11 +55,8 @@ class CudaLinks final : public transports::Transport {
   /// Maps the memory of all peers on this host. Connecting a link afterwards makes no call of the driver. Throws
   /// Error(PeerFailed | Timeout | Unsupported | ProtocolError).
   void meet(Deadline deadline);
-  /// Lets peers ask for the buffer's descriptors; no longer, if it is null.
-  void share(uint64_t id, std::shared_ptr<OwnBuffer> buffer);
-  /// A peer's buffer, as this rank's GPU reads it, mapped in place of the one that had this id before. May wait for
-  /// kernels of this process. Throws what MappedBuffer throws, and what asking the peer throws.
-  link::MappedRegion map_buffer(Rank peer, const BufferReport& report, Deadline deadline);
+  /// The ranks of this host, after meet().
+  std::vector<SharedBuffers::Peer> peers() const;
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 
@@ -67,7 +64,7 @@ class CudaLinks final : public transports::Transport {
   struct Service;
   struct Request;
   struct Answer;
-  enum class Part : uint32_t { Ring, Counter, Memory, Buffer };
+  enum class Part : uint32_t { Ring, Counter, Memory };
   unsigned char* part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   unsigned char* ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   LinkArena& neighbour(Rank peer);
@@ -82,7 +79,6 @@ class CudaLinks final : public transports::Transport {
   std::map<Rank, std::shared_ptr<LinkArena>> neighbours_;  // memory of this process's ranks
   std::vector<bool> whole_;                                // peers to whom stores of 128 bytes stay whole; empty: none
   std::map<Rank, std::shared_ptr<PeerMemory>> mapped_;     // memory of other processes' ranks
-  std::map<std::pair<Rank, uint64_t>, std::shared_ptr<MappedBuffer>> buffers_;  // of those, by peer and region
 };
 
 }  // namespace tutti::cuda

@@ -51,139 +51,163 @@ void open_to_all(const Device& device, CUdeviceptr begin, uint64_t bytes) {
 
 }  // namespace
 
-uint64_t BufferReport::bytes() const {
-  uint64_t bytes = 0;
-  for (const BufferPiece& piece : pieces) bytes += piece.bytes;
-  return bytes;
+OwnBuffer::OwnBuffer(const Device& device, const void* data, uint64_t bytes) : device_(device) {
+  const WithContext with(device_.context());
+  try {
+    add_pieces(data, bytes);
+  } catch (...) {
+    release();
+    throw;
+  }
 }
 
-OwnBuffer::OwnBuffer(const Device& device, const void* data, uint64_t bytes, uint64_t id) : device_(device) {
-  const WithContext with(device.context());
+void OwnBuffer::add_pieces(const void* data, uint64_t bytes) {
   const auto first = reinterpret_cast<CUdeviceptr>(data);
-  report_.id = id;
   for (CUdeviceptr next = first; next < first + bytes;) {
     CUdeviceptr begin = 0;
     size_t extent = 0;
     const CUresult result = driver().cuMemGetAddressRange(&begin, &extent, next);
-    if (result != CUDA_SUCCESS || device_of(next) != device.number()) {
+    if (result != CUDA_SUCCESS || device_of(next) != device_.number()) {
       throw_error(Code::InvalidArgument, "at byte {} of {} the buffer is no memory of {}", next - first, bytes,
-                  device.name());
+                  device_.name());
     }
-    if (report_.pieces.empty()) report_.address = begin;
+    if (pieces_.empty()) shape_.address = begin;
     add_piece(begin, extent);
     next = begin + extent;
   }
 }
 
 void OwnBuffer::add_piece(CUdeviceptr begin, uint64_t bytes) {
-  if (report_.pieces.size() == BufferReport::kMaxPieces) {
-    throw_error(Code::Unsupported, "the buffer has more than {} allocations", BufferReport::kMaxPieces);
+  if (shape_.pieces == BufferShape::kMaxPieces) {
+    throw_error(Code::Unsupported, "the buffer has more than {} allocations", BufferShape::kMaxPieces);
   }
-  BufferPiece piece{.bytes = bytes};
+  Piece piece{.bytes = bytes, .number = number_of(begin)};
   if (was_allocated(begin)) {
     CUipcMemHandle handle{};
-    check(driver().cuIpcGetMemHandle(&handle, begin), "the buffer cannot be given to other processes");
+    const CUresult result = driver().cuIpcGetMemHandle(&handle, begin);
+    if (result != CUDA_SUCCESS) {
+      throw_error(Code::Unsupported, "the buffer cannot be given to other processes: {}", driver().describe(result));
+    }
     piece.handle.assign(reinterpret_cast<const char*>(&handle), sizeof handle);
+    shape_.has_handles = true;
   } else {
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = driver().cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(begin));
+    const CUresult result = driver().cuMemRetainAllocationHandle(&piece.mapped, reinterpret_cast<void*>(begin));
     if (result != CUDA_SUCCESS) {
       throw_error(Code::Unsupported, "the buffer's memory is neither allocated (cudaMalloc) nor mapped (cuMemMap): {}",
                   driver().describe(result));
     }
-    handles_.push_back(handle);
-    open_to_all(device_, begin, bytes);
   }
-  report_.pieces.push_back(std::move(piece));
-  numbers_.push_back(number_of(begin));
+  pieces_.push_back(std::move(piece));  // from now on the handle is released
+  ++shape_.pieces;
+  shape_.bytes += bytes;
+  if (pieces_.back().handle.empty()) open_to_all(device_, begin, bytes);
 }
 
 OwnBuffer::~OwnBuffer() {
   try {
     const WithContext with(device_.context());
-    for (const CUmemGenericAllocationHandle handle : handles_) driver().cuMemRelease(handle);
+    release();
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
 }
 
+void OwnBuffer::release() {
+  for (const Piece& piece : pieces_) {
+    if (piece.handle.empty()) driver().cuMemRelease(piece.mapped);
+  }
+}
+
 bool OwnBuffer::holds(const void* data, uint64_t bytes) const {
-  const uint64_t at = reinterpret_cast<uint64_t>(data) - report_.address, all = report_.bytes();
-  return at <= all && bytes <= all - at;
+  const uint64_t at = reinterpret_cast<uint64_t>(data) - shape_.address;
+  return at <= shape_.bytes && bytes <= shape_.bytes - at;
 }
 
 bool OwnBuffer::was_freed(const void* data, uint64_t bytes) const {
   const auto from = reinterpret_cast<uint64_t>(data);
-  uint64_t begin = report_.address;
-  for (size_t i = 0; i < numbers_.size() && begin < from + bytes; ++i) {
-    const uint64_t end = begin + report_.pieces[i].bytes;
-    if (end > from && number_of(begin) != numbers_[i]) return true;
+  uint64_t begin = shape_.address;
+  for (size_t i = 0; i < pieces_.size() && begin < from + bytes; ++i) {
+    const uint64_t end = begin + pieces_[i].bytes;
+    if (end > from && number_of(begin) != pieces_[i].number) return true;
     begin = end;
   }
   return false;
 }
 
-Fd OwnBuffer::piece(size_t number) const {
-  if (number >= handles_.size()) throw_error(Code::Unsupported, "the buffer has no piece {}", number);
+BufferPiece OwnBuffer::piece(uint64_t number) const {
+  if (number >= pieces_.size()) throw_error(Code::InvalidArgument, "the buffer has no piece {}", number);
+  const Piece& piece = pieces_[number];
+  if (!piece.handle.empty()) return {piece.bytes, piece.handle};
   const WithContext with(device_.context());
   int fd = -1;
   const CUresult result =
-      driver().cuMemExportToShareableHandle(&fd, handles_[number], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  if (result == CUDA_SUCCESS) return Fd(fd);
+      driver().cuMemExportToShareableHandle(&fd, piece.mapped, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (result == CUDA_SUCCESS) return {.bytes = piece.bytes, .fd = Fd(fd)};
   throw_error(Code::Unsupported,
               "the buffer cannot be given to other processes: its memory was made without descriptors "
               "(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; tuttiMemAllocWithFlags makes it with them): {}",
               driver().describe(result));
 }
 
-MappedBuffer::MappedBuffer(const Device& device, const BufferReport& report, const std::function<Fd(size_t)>& piece,
-                           const std::string& whose)
-    : device_(device), bytes_(report.bytes()) {
+MappedBuffer::MappedBuffer(const Device& device, const BufferShape& shape, const Ask& ask, const std::string& whose)
+    : device_(device), bytes_(shape.bytes) {
   const WithContext with(device.context());
+  if (shape.pieces == 0 || shape.pieces > BufferShape::kMaxPieces) {
+    throw_error(Code::ProtocolError, "{} states a buffer of {} pieces", whose, shape.pieces);
+  }
   try {
-    map(report, piece, whose);
+    shape.pieces == 1 && shape.has_handles ? open(ask(0), whose) : map(shape.pieces, ask, whose);
   } catch (...) {
     unmap();
     throw;
   }
 }
 
-void MappedBuffer::map(const BufferReport& report, const std::function<Fd(size_t)>& piece, const std::string& whose) {
-  const auto check_import = [&](CUresult result) {
-    if (result == CUDA_SUCCESS) return;
-    throw_error(Code::Unsupported, "{} cannot read the buffer of {}: {}", device_.name(), whose,
-                driver().describe(result));
-  };
-  if (report.pieces.size() == 1 && !report.pieces.front().handle.empty()) {
-    CUipcMemHandle handle{};
-    if (report.pieces.front().handle.size() != sizeof handle) {
-      throw_error(Code::ProtocolError, "{} states a handle of {} bytes", whose, report.pieces.front().handle.size());
-    }
-    std::memcpy(&handle, report.pieces.front().handle.data(), sizeof handle);
-    check_import(driver().cuIpcOpenMemHandle(&opened_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    base_ = opened_;
-    CUdeviceptr begin = 0;
-    size_t extent = 0;
-    check(driver().cuMemGetAddressRange(&begin, &extent, opened_), "the extent of a peer's buffer");
-    if (bytes_ > extent) throw_error(Code::ProtocolError, "{} states {} bytes, of {}", whose, bytes_, extent);
-    return;
+void MappedBuffer::check_import(CUresult result, const std::string& whose) const {
+  if (result == CUDA_SUCCESS) return;
+  throw_error(Code::Unsupported, "{} cannot read the buffer of {}: {}", device_.name(), whose,
+              driver().describe(result));
+}
+
+/// An allocation that has a handle.
+void MappedBuffer::open(const BufferPiece& piece, const std::string& whose) {
+  CUipcMemHandle handle{};
+  if (piece.handle.size() != sizeof handle) {
+    throw_error(Code::ProtocolError, "{} states a handle of {} bytes", whose, piece.handle.size());
   }
+  std::memcpy(&handle, piece.handle.data(), sizeof handle);
+  check_import(driver().cuIpcOpenMemHandle(&opened_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), whose);
+  base_ = opened_;
+  CUdeviceptr begin = 0;
+  size_t extent = 0;
+  check(driver().cuMemGetAddressRange(&begin, &extent, opened_), "the extent of a peer's buffer");
+  if (bytes_ > extent) throw_error(Code::ProtocolError, "{} states {} bytes, of {}", whose, bytes_, extent);
+}
+
+/// Allocations with descriptors, one behind the other.
+void MappedBuffer::map(uint64_t pieces, const Ask& ask, const std::string& whose) {
   check(driver().cuMemAddressReserve(&base_, bytes_, 0, 0, 0), "no addresses are left for a peer's buffer");
   reserved_ = true;
-  for (size_t i = 0; i < report.pieces.size(); ++i) {
-    if (!report.pieces[i].handle.empty()) {
-      throw_error(Code::Unsupported, "the buffer of {} has allocations of two kinds", whose);
+  for (uint64_t i = 0; i < pieces; ++i) {
+    const BufferPiece piece = ask(i);
+    if (!piece.handle.empty()) {
+      throw_error(Code::Unsupported, "the buffer of {} has allocations of two kinds, or of several handles", whose);
     }
-    const Fd fd = piece(i);
+    if (piece.bytes > bytes_ - mapped_) {
+      throw_error(Code::ProtocolError, "{} states {} bytes, and a piece of {} at byte {}", whose, bytes_, piece.bytes,
+                  mapped_);
+    }
     CUmemGenericAllocationHandle handle = 0;
-    check_import(driver().cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(uintptr_t(fd.get())),
-                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    const CUresult result = driver().cuMemMap(base_ + mapped_, report.pieces[i].bytes, 0, handle, 0);
+    check_import(driver().cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(uintptr_t(piece.fd.get())),
+                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                 whose);
+    const CUresult result = driver().cuMemMap(base_ + mapped_, piece.bytes, 0, handle, 0);
     driver().cuMemRelease(handle);  // the mapping keeps it
-    check_import(result);
-    mapped_ += report.pieces[i].bytes;
+    check_import(result, whose);
+    mapped_ += piece.bytes;
   }
+  if (mapped_ != bytes_) throw_error(Code::ProtocolError, "{} states {} bytes, of {}", whose, bytes_, mapped_);
   const CUmemAccessDesc access = access_of(device_.number());
-  check_import(driver().cuMemSetAccess(base_, bytes_, &access, 1));
+  check_import(driver().cuMemSetAccess(base_, bytes_, &access, 1), whose);
 }
 
 void MappedBuffer::unmap() {

@@ -1,5 +1,5 @@
-// Buffers of the user that other ranks' GPUs read where they lie: what a rank gives away of its own, and what it has
-// mapped of others'. A buffer may consist of several allocations that were mapped one behind the other.
+// Buffers of the user that other ranks' GPUs read where they lie: one of this rank's, as it is given away, and one of
+// another process, as it is mapped. A buffer may consist of several allocations that were mapped one behind the other.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,20 @@
 
 namespace tutti::cuda {
 
-/// One allocation of a buffer, as another process maps it: by a descriptor, or by this handle.
+/// What the owner of a buffer tells its peers.
+struct BufferShape {
+  static constexpr uint64_t kMaxPieces = 1 << 14;
+  uint64_t address = 0;      ///< in the owner's process, where the first piece begins
+  uint64_t bytes = 0;        ///< of all pieces
+  uint64_t pieces = 0;       ///< allocations, one behind the other
+  bool has_handles = false;  ///< they were allocated, not mapped: other processes open handles
+};
+
+/// One allocation of a buffer, as another process maps it.
 struct BufferPiece {
   uint64_t bytes = 0;
   std::string handle = "";  ///< CUipcMemHandle; "": there is a descriptor
-  static void fields(auto& m, auto& v) {
-    v.number(m.bytes);
-    v.text(m.handle, sizeof(CUipcMemHandle));
-  }
-};
-
-/// What the owner of a buffer tells its peers.
-struct BufferReport {
-  static constexpr size_t kMaxPieces = 1 << 14;
-  uint64_t id = 0;       ///< of the region (link::SharedRegion), in the owner's numbers
-  uint64_t address = 0;  ///< in the owner's process, where the first piece begins
-  std::vector<BufferPiece> pieces;
-  uint64_t bytes() const;
-  static void fields(auto& m, auto& v) {
-    v.number(m.id, m.address);
-    v.list(m.pieces, kMaxPieces);
-  }
+  Fd fd = Fd();
 };
 
 /// A buffer of this rank that peers may map.
@@ -43,40 +36,49 @@ class OwnBuffer {
  public:
   /// All allocations that hold these bytes. Throws Error(Unsupported) with the reason if one cannot be given away,
   /// Error(InvalidArgument) if they are no memory of the device.
-  OwnBuffer(const Device& device, const void* data, uint64_t bytes, uint64_t id);
+  OwnBuffer(const Device& device, const void* data, uint64_t bytes);
   ~OwnBuffer();
   OwnBuffer(const OwnBuffer&) = delete;
   OwnBuffer& operator=(const OwnBuffer&) = delete;
-  const BufferReport& report() const { return report_; }
-  const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(report_.address); }
+  const BufferShape& shape() const { return shape_; }
+  const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(shape_.address); }
   bool holds(const void* data, uint64_t bytes) const;
   /// Has the user freed some of these bytes, and perhaps allocated other memory there?
   bool was_freed(const void* data, uint64_t bytes) const;
-  /// The descriptor of a piece. Throws Error(Unsupported).
-  Fd piece(size_t number) const;
+  /// Throws Error(InvalidArgument) if there is no such piece, Error(Unsupported) if it has no descriptor.
+  BufferPiece piece(uint64_t number) const;
 
  private:
+  void add_pieces(const void* data, uint64_t bytes);
   void add_piece(CUdeviceptr begin, uint64_t bytes);
+  void release();
   const Device& device_;
-  BufferReport report_;
-  std::vector<CUmemGenericAllocationHandle> handles_;  // by piece; empty: pieces have handles in the report
-  std::vector<uint64_t> numbers_;                      // the driver's, by piece
+  struct Piece {
+    uint64_t bytes = 0;
+    uint64_t number = 0;                      // the driver's
+    std::string handle = "";                  // of memory that was allocated
+    CUmemGenericAllocationHandle mapped = 0;  // of memory that was mapped
+  };
+  BufferShape shape_;
+  std::vector<Piece> pieces_;
 };
 
 /// A buffer of another process, as this rank's GPU reads it.
 class MappedBuffer {
  public:
-  /// `piece`: asks its owner, `whose` (for texts), for a descriptor. Throws Error(Unsupported | ProtocolError) and what
-  /// `piece` throws.
-  MappedBuffer(const Device& device, const BufferReport& report, const std::function<Fd(size_t)>& piece,
-               const std::string& whose);
+  using Ask = std::function<BufferPiece(uint64_t number)>;
+  /// `ask`: asks its owner, `whose` (for texts), for a piece. Throws Error(Unsupported | ProtocolError) and what `ask`
+  /// throws.
+  MappedBuffer(const Device& device, const BufferShape& shape, const Ask& ask, const std::string& whose);
   ~MappedBuffer() { unmap(); }
   MappedBuffer(const MappedBuffer&) = delete;
   MappedBuffer& operator=(const MappedBuffer&) = delete;
   link::MappedRegion region() const { return {reinterpret_cast<const unsigned char*>(base_), bytes_}; }
 
  private:
-  void map(const BufferReport& report, const std::function<Fd(size_t)>& piece, const std::string& whose);
+  void open(const BufferPiece& piece, const std::string& whose);
+  void map(uint64_t pieces, const Ask& ask, const std::string& whose);
+  void check_import(CUresult result, const std::string& whose) const;
   void unmap();
   const Device& device_;
   uint64_t bytes_ = 0;

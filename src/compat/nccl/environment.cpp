@@ -15,9 +15,10 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr const char* kHonoured[] = {"NCCL_DEBUG",      "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
-                                     "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
-                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID",     "NCCL_TOPO_FILE",     "NCCL_NVLS_ENABLE"};
+constexpr const char* kHonoured[] = {
+    "NCCL_DEBUG",       "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME",  "NCCL_IB_HCA",        "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_ALGO",           "NCCL_BUFFSIZE",      "NCCL_COMM_ID",
+    "NCCL_TOPO_FILE",   "NCCL_NVLS_ENABLE", "NCCL_LOCAL_REGISTER", "NCCL_GRAPH_REGISTER"};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = nullptr;
@@ -36,6 +37,10 @@ void pass_on(const char* from, const char* name, const std::string& value) {
 bool is_on(const char* name) {
   const auto value = variable(name);
   return value && *value != "0";
+}
+bool is_off(const char* name) {
+  const auto value = variable(name);
+  return value && *value == "0";
 }
 
 std::string lower(std::string text) {
@@ -90,7 +95,8 @@ void pass_on_transports() {
          " is not read: communicators measure their links. `tutti topo --import FILE` shows what the file says");
   }
   if (is_on("NCCL_SHM_DISABLE")) pass_on("NCCL_SHM_DISABLE", "TUTTI_TRANSPORT", "tcp");
-  if (variable("NCCL_NVLS_ENABLE") && !is_on("NCCL_NVLS_ENABLE")) pass_on("NCCL_NVLS_ENABLE", "TUTTI_NVLS", "0");
+  if (is_off("NCCL_NVLS_ENABLE")) pass_on("NCCL_NVLS_ENABLE", "TUTTI_NVLS", "0");
+  if (is_off("NCCL_GRAPH_REGISTER")) pass_on("NCCL_GRAPH_REGISTER", "TUTTI_GRAPH_REGISTER", "0");
   if (const auto bytes = variable("NCCL_BUFFSIZE")) {
     constexpr uint64_t kSteps = 8;  // into which NCCL divides the buffer
     uint64_t number = 0;
@@ -112,6 +118,11 @@ void report_ignored() {
 }
 
 }  // namespace
+
+bool registers_alone() {
+  static const bool kYes = !is_off("NCCL_LOCAL_REGISTER");
+  return kYes;
+}
 
 void read_environment() {
   static auto* const kOnce = new std::once_flag;

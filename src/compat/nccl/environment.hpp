@@ -8,6 +8,9 @@ namespace tutti::nccl {
 /// The first call passes on to Tutti what the NCCL_ variables ask for, and logs those that have no meaning here.
 void read_environment();
 
+/// Does ncclCommRegister register? Not with NCCL_LOCAL_REGISTER=0.
+bool registers_alone();
+
 /// NCCL_COMM_ID is set: rank 0 serves the id at that address.
 bool serves_id();
 /// What ncclGetUniqueId returns then, on any rank: a mark that says to ask rank 0.

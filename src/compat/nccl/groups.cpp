@@ -15,7 +15,6 @@ struct Group {
   ncclResult_t failure = ncclSuccess;
   std::vector<Pending> pending;
   std::vector<std::function<ncclResult_t()>> makers;
-  std::vector<std::function<void()>> afterwards;
 };
 thread_local Group t_group;
 
@@ -77,10 +76,6 @@ ncclResult_t end() {
   const auto makers = std::exchange(t_group.makers, {});
   if (result == ncclSuccess) result = run_all(makers);
   settle(std::exchange(t_group.pending, {}));
-  const auto afterwards = std::exchange(t_group.afterwards, {});
-  if (result == ncclSuccess) {
-    for (const auto& what : afterwards) what();
-  }
   return result;
 }
 
@@ -93,8 +88,6 @@ void note_in_group(ncclResult_t result) {
 }
 
 void add_maker(std::function<ncclResult_t()> maker) { t_group.makers.push_back(std::move(maker)); }
-
-void add_afterwards(std::function<void()> what) { t_group.afterwards.push_back(std::move(what)); }
 
 void add_pending(Pending pending) { t_group.pending.push_back(pending); }
 
@@ -125,7 +118,6 @@ TUTTI_NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* info) {
       --t_group.depth;
     }
     t_group.makers.clear();
-    t_group.afterwards.clear();
     settle(std::exchange(t_group.pending, {}));
     const ncclResult_t failure = std::exchange(t_group.failure, ncclSuccess);
     if (failure != ncclSuccess) return failure;

@@ -103,9 +103,6 @@ void add_pending(Pending pending);
 /// Makes a communicator at the end of the group, beside those of the group's other calls: handle->comm.
 void add_maker(std::function<ncclResult_t()> maker);
 
-/// Runs after the group's calls, unless one of them fails.
-void add_afterwards(std::function<void()> what);
-
 /// What any exception means. Call within a catch clause.
 ncclResult_t of_exception(ncclComm_t comm) noexcept;
 

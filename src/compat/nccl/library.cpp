@@ -25,11 +25,12 @@ constexpr std::array<const char*, ncclNumResults> kTexts = {
     "in progress",
     "a wait passed its deadline"};
 
-/// NULL is the only handle that Tutti gives out for a buffer that one rank registers alone.
-ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
-  live(comm);
-  if (handle == nullptr) return ncclSuccess;
-  refuse_argument("this ", what, " was not registered here: Tutti's are NULL");
+/// `registration` is 0 where peers cannot read the buffer in place: calls with it work as without; the log says why.
+ncclResult_t add_buffer(const ncclComm& handle, const void* buffer, size_t size, uint64_t& registration) {
+  const tuttiResult_t result = tuttiCommRegister(handle.comm, buffer, size, &registration);
+  if (result != tuttiUnsupported) return done(result);
+  tuttiLog("info", (std::string("the buffer is not registered: ") + tuttiGetLastError()).c_str());
+  return ncclSuccess;
 }
 
 /// NULL: there is none, since nothing would be gained.
@@ -97,15 +98,20 @@ TUTTI_NCCL_API(ncclResult_t, ncclMemFree, void* pointer) {
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buffer, size_t size, void** handle) {
   return guarded(comm, [&] {
-    live(comm);
+    const ncclComm& known = live(comm);
     check_range(buffer, size);
     required(handle, "handle") = nullptr;
-    return ncclSuccess;
+    if (!registers_alone()) return ncclSuccess;
+    uint64_t registration = 0;
+    const ncclResult_t result = add_buffer(known, buffer, size, registration);
+    *handle = reinterpret_cast<void*>(registration);
+    return result;
   });
 }
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
-  return guarded(comm, [&] { return deregister(comm, handle, "buffer"); });
+  return guarded(comm,
+                 [&] { return done(tuttiCommDeregister(live(comm).comm, reinterpret_cast<uintptr_t>(handle)), comm); });
 }
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
@@ -117,14 +123,11 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff
         NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
     if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
-    static_assert(sizeof(ncclWindow_t) == sizeof(uint64_t), "a window is written where its pointer lies");
-    const tuttiResult_t result = tuttiCommRegister(live(comm).comm, buffer, size, reinterpret_cast<uint64_t*>(window));
-    if (group_depth() > 0) {  // the window is made when the group ends
-      add_afterwards([=] { keep_window(*comm, *window, buffer); });
-    } else if (result == tuttiSuccess) {
-      keep_window(*comm, *window, buffer);
-    }
-    return result == tuttiUnsupported ? ncclSuccess : done(result);  // as NCCL: then there is no window
+    uint64_t registration = 0;
+    const ncclResult_t result = add_buffer(*comm, buffer, size, registration);
+    *window = reinterpret_cast<ncclWindow_t>(registration);
+    keep_window(*comm, *window, buffer);
+    return result;
   });
 }
 

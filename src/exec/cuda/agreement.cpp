@@ -92,7 +92,7 @@ void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchang
     const Deadline deadline = Deadline::in(context_.init_timeout);
     transport_.meet(deadline);
     if (copies_ != nullptr && is_wanted(methods::copy_engine.name)) copies_->meet(deadline);
-    regions_.meet(context_.wireup->rank(), context_.wireup->ranks(), *programs_.pool());
+    regions_.meet(context_.wireup->rank(), context_.wireup->ranks(), *programs_.pool(), calls_);
   });
   if (!why.empty()) throw_error(Code::Unsupported, "{}", why);
 }
@@ -118,28 +118,6 @@ Offer CudaBackend::agree(const WantedMethods& wanted, const Exchange& exchange) 
           .message = transport_.longest_message(),
           .max_width = static_cast<uint32_t>(env().max_blocks),
           .links_in_host_memory = env().cuda_memory == CudaMemory::Host};
-}
-
-uint64_t CudaBackend::add_region(const void* data, uint64_t bytes, const Exchange& exchange) {
-  if (reports_.size() == 1 || regions_.reads_all()) return 0;
-  if (proxy_) throw_error(Code::Unsupported, "{}", kSeveralHosts);
-  tutti::cuda::BufferReport mine;
-  std::string why = on_all_ranks(exchange, [&] { mine = regions_.offer(data, bytes); });
-  const auto fail = [&] {
-    if (mine.id != 0) regions_.withdraw(mine.id);
-    throw_error(Code::Unsupported, "{}", why);
-  };
-  if (!why.empty()) fail();
-  const std::vector<std::string> all = exchange(pack_fields(mine));
-  why = on_all_ranks(exchange, [&] {
-    const Deadline deadline = Deadline::in(context_.init_timeout);
-    for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
-      if (peer == context_.wireup->rank()) continue;
-      regions_.add(peer, unpack_fields<tutti::cuda::BufferReport>(all[static_cast<size_t>(peer)]), deadline);
-    }
-  });
-  if (!why.empty()) fail();
-  return regions_.use(mine.id);
 }
 
 /// Bytes that each replica of a call may stage in a round: of the rank with least, in as many slots as plans need.

@@ -1,18 +1,19 @@
 #include "exec/cuda/cuda_backend.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 #include <mutex>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "exec/cuda/allocations.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/gpu/pinned.hpp"
@@ -29,7 +30,8 @@ using tutti::cuda::WithContext;
 
 /// A peer that reads this rank's memory where it is mapped, and whose memory this rank reads.
 constexpr link::LinkTraits kReadable{{.mapped = true}, {.mapped = true}};
-constexpr double kEndWithin = 2;  // seconds in which kernels notice that they are to end
+constexpr double kEndWithin = 2;       // seconds in which kernels notice that they are to end
+constexpr double kAnsweredWithin = 2;  // seconds in which peers map a buffer, or calls go on without it
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -49,9 +51,9 @@ CudaBackend::CudaBackend(const BackendContext& context)
       record_(gpu_),
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
       transport_(*context.wireup, device_, sizes_, tutti::cuda::staging_for(device_)),
-      regions_(device_, transport_),
       links_(*this),
       calls_(record_.host(), *context.failed),
+      regions_(device_, transport_, *context.wireup, context.init_timeout),
       streams_(device_),
       programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()},
                 [this] { return runs(); }),
@@ -147,14 +149,20 @@ bool CudaBackend::runs() const {
   return (counted || (copies_ != nullptr && copies_->runs())) && device_.stream().failure().empty();
 }
 
+/// That captures what is enqueued on the stream; null if none does.
+CUgraph CudaBackend::graph_of(CUstream stream) const {
+  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr),
+        "the stream cannot be used");
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
+}
+
 Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   const WithContext with(device_.context());
   const UserStream on = streams_.get(static_cast<CUstream>(binding.stream));
-  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUgraph graph = nullptr;
-  check(driver().cuStreamGetCaptureInfo(on.stream, &status, nullptr, &graph, nullptr, nullptr),
-        "the stream cannot be used");
-  const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const CUgraph graph = graph_of(on.stream);
+  const bool captured = graph != nullptr;
   if (starts_.must_start_before(on) || captured != held_is_captured_) start_held();
   held_is_captured_ = captured;
   if (!captured) streams_.follow_last(on);  // a graph's calls are ordered by who launches it
@@ -171,7 +179,7 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   }
   if (captured) {
     has_captured_ = true;
-    keep_for_graph(graph, used);
+    keep_for_graph(graph, used, binding);
   } else {
     calls_.add();
     if (!starts_.holds()) streams_.called(on);
@@ -236,9 +244,11 @@ gpu::CallHead CudaBackend::head_of(const Binding& binding, uint64_t counted) {
 
 /// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
 /// gone, its counters still say so: calls touch nothing else, least of all links.
-void CudaBackend::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory) {
-  using Kept = std::tuple<std::shared_ptr<void>, std::shared_ptr<unsigned char>, std::shared_ptr<void>>;
-  auto* const kept = new Kept(memory, record_.memory(), programs_.pool());
+void CudaBackend::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory, const Binding& binding) {
+  using Kept = std::array<std::shared_ptr<void>, 5>;
+  auto* const kept = new Kept{memory, record_.memory(), programs_.pool()};
+  if (binding.in_region != nullptr) (*kept)[3] = regions_.buffers().hold(*binding.in_region);
+  if (binding.out_region != nullptr) (*kept)[4] = regions_.buffers().hold(*binding.out_region);
   CUuserObject object = nullptr;
   const auto drop = [](void* gone) { delete static_cast<Kept*>(gone); };
   check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");
@@ -254,7 +264,7 @@ std::string CudaBackend::driver_version() const {
 }
 
 std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit) const {
-  regions_.drop_freed(data, bytes);
+  regions_.buffers().withdraw_freed(data, bytes);
   const std::optional<Allocation> in = allocation_of(data);
   const auto begin = reinterpret_cast<uint64_t>(data);
   if (!in) return "is not device memory, or was freed";
@@ -263,6 +273,35 @@ std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit
   }
   if (begin % unit != 0) return fmt::format("is not aligned to its elements of {} bytes", unit);
   return why_short(*in, begin, bytes);
+}
+
+uint64_t CudaBackend::add_region(const void* data, uint64_t bytes) {
+  if (reports_.size() == 1 || regions_.reads_all()) return 0;
+  if (proxy_) throw_error(Code::Unsupported, "the ranks are of several hosts");
+  const uint64_t number = regions_.buffers().offer(data, bytes, false);
+  if (number != 0) await_peers(number);
+  return number;
+}
+
+/// Peers' threads answer in milliseconds, unless their drivers wait for kernels: then calls go on without the buffer.
+bool CudaBackend::await_peers(uint64_t number) {
+  const auto failed = [this] { return context_.failed->load(std::memory_order_acquire) != 0; };
+  return regions_.buffers().wait(number, Deadline::in(kAnsweredWithin), failed);
+}
+
+/// The allocations that hold it: later calls with other parts of them find them added.
+bool CudaBackend::add_captured(void* stream, const void* data, uint64_t bytes) {
+  if (!env().graph_register || proxy_ || regions_.reads_all()) return false;
+  try {
+    const WithContext with(device_.context());
+    if (graph_of(static_cast<CUstream>(stream)) == nullptr) return false;
+    const uint64_t number = regions_.buffers().offer(data, bytes, true);
+    return number != 0 && await_peers(number);
+  } catch (const Error& error) {
+    if (error.code() != Code::Unsupported) throw;
+    log_info("rank {}: memory of a captured call is not read in place: {}", context_.wireup->rank(), error.what());
+    return false;
+  }
 }
 
 void CudaBackend::copy(void* to, const void* from, uint64_t bytes, void* stream) {
@@ -293,6 +332,7 @@ void CudaBackend::check_stream(void* handle) {
 uint64_t CudaBackend::finish(double seconds) {
   const gpu::HostRecord& record = record_.host();
   const Deadline deadline = Deadline::in(seconds);
+  regions_.buffers().leave();
   while (launches_ + copied_ > 0 && runs() && !deadline.passed()) {
     if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();
     nap(100e-6);

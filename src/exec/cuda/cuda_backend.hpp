@@ -60,8 +60,9 @@ class CudaBackend final : public Backend, private Connector {
   bool repeats() const override { return has_captured_; }
   uint64_t finish(double seconds) override;
   const link::Regions& regions() const override { return regions_; }
-  uint64_t add_region(const void* data, uint64_t bytes, const Exchange& exchange) override;
-  void drop_region(uint64_t number) override { regions_.drop(number); }
+  uint64_t add_region(const void* data, uint64_t bytes) override;
+  void drop_region(uint64_t number) override { regions_.buffers().withdraw(number); }
+  bool add_captured(void* stream, const void* data, uint64_t bytes) override;
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
@@ -98,10 +99,12 @@ class CudaBackend final : public Backend, private Connector {
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
   bool runs() const;
+  bool await_peers(uint64_t number);
+  CUgraph graph_of(CUstream stream) const;
   std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, const UserStream& on,
                                       uint64_t counted);
   gpu::CallHead head_of(const Binding& binding, uint64_t counted);
-  void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
+  void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory, const Binding& binding);
 
   const BackendContext context_;
   const tutti::cuda::Device& device_;
@@ -109,9 +112,9 @@ class CudaBackend final : public Backend, private Connector {
   PinnedRecord record_;
   const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
-  mutable GpuRegions regions_;  // what was freed is noticed when it is used
   Links links_;
   gpu::CallCount calls_;
+  mutable GpuRegions regions_;  // what was freed is noticed when it is used
   UserStreams streams_;
   Programs programs_;
   gpu::Counters* counters_ = nullptr;

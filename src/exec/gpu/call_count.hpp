@@ -16,7 +16,7 @@ namespace tutti::exec::gpu {
 /// a queue.
 inline constexpr uint64_t kMaxCallsAhead = 256;
 
-/// Of one communicator on one GPU. One thread at a time, except ended().
+/// Of one communicator on one GPU. One thread at a time, except enqueued() and ended().
 class CallCount {
  public:
   /// `failed`: as in BackendContext.
@@ -25,9 +25,9 @@ class CallCount {
   /// communicator fails meanwhile.
   uint64_t next(uint64_t limit = kMaxCallsAhead) const;
   /// The next call has been enqueued.
-  void add() { ++enqueued_; }
+  void add() { enqueued_.store(enqueued() + 1, std::memory_order_relaxed); }
   /// So many have been enqueued, and so many have ended.
-  uint64_t enqueued() const { return enqueued_; }
+  uint64_t enqueued() const { return enqueued_.load(std::memory_order_relaxed); }
   uint64_t ended() const;
   /// Until the call of this number has ended. Throws as next() does.
   void wait_for(uint64_t number) const;
@@ -35,7 +35,7 @@ class CallCount {
  private:
   const HostRecord& record_;
   const std::atomic<uint32_t>& failed_;
-  uint64_t enqueued_ = 0;
+  std::atomic<uint64_t> enqueued_{0};
 };
 
 }  // namespace tutti::exec::gpu

@@ -285,20 +285,21 @@ TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 
-/* Lets the other ranks' GPUs read a buffer of a GPU where it lies, without a copy, in calls of this communicator. (Host
- * memory needs no registration: see tuttiMemAlloc.) Each rank calls it alone, when it likes; a buffer may be registered
- * on one rank and not on another. At least one byte, of any length; all allocations that hold it are registered.
- * *registration is 0 where nothing is gained. Memory: of cudaMalloc, of tuttiMemAllocWithFlags, or mapped (cuMemMap) if
- * it was created with descriptors. Within a group, too, it happens at once. It waits until threads of the peers'
- * processes have mapped the buffer, at most 2 s: some drivers map memory only when no kernel runs. Then calls use the
+/* Lets the other ranks' GPUs read a buffer of a GPU where it lies, without a copy, in calls of this communicator.
+ * (Host memory needs no registration: see tuttiMemAlloc.) Each rank calls it alone, when it likes; a buffer may be
+ * registered on one rank and not on another. At least one byte, of any length; all allocations that hold it are
+ * registered. *registration is 0 where nothing is gained. Memory: of cudaMalloc, of tuttiMemAllocWithFlags, or mapped
+ * (cuMemMap) if it was created with descriptors. Within a group, too, it happens at once. It waits until threads of
+ * the peers have mapped the buffer, at most 2 s: some drivers map memory only when no kernel runs. Then calls use the
  * buffer as soon as all have. Buffers of calls that are captured in a graph are registered by themselves.
- * Errors: tuttiUnsupported, with the reason, if the memory cannot be given to the others, or one of them cannot map it:
- * calls work as without; tuttiInvalidArgument if it is not memory of the rank's GPU. */
+ * Errors: tuttiUnsupported, with the reason, if the memory cannot be given to the others, or one of them cannot map
+ * it: calls work as without; tuttiInvalidArgument if it is not memory of the rank's GPU; tuttiPeerFailed;
+ * tuttiSystemError and tuttiOutOfMemory of the driver. */
 TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, const void* buffer, size_t bytes, uint64_t* registration);
-/* This rank's calls that are made later do not use the buffer, and peers unmap it when those made before have ended.
- * Memory that was freed without a word is noticed at the next call. Graphs that captured calls with the buffer must not
- * be launched after either. Free memory of cudaMalloc only when the calls with it have ended on all ranks. 0 is
- * ignored. */
+/* This rank's calls that are made later do not use the buffer, and peers unmap it when those made before have ended,
+ * and the graphs that captured some are gone. Memory that was freed without a word is noticed when a call uses its
+ * address again; graphs that use it must not be launched. Free memory of cudaMalloc only when the calls with it have
+ * ended on all ranks. 0 is ignored. */
 TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, uint64_t registration);
 
 /* --- host streams and events ------------------------------------------------------------------------------------- */

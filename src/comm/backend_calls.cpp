@@ -1,6 +1,7 @@
 #include "comm/backend_calls.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -274,19 +275,25 @@ void BackendCalls::check(const Call& call, Rank rank, Rank ranks) const {
 }
 
 const KnownCall& BackendCalls::plan(const Call& call) {
-  const KnownCall& known = planner_->collective(call);
-  return add_captured(call, known) ? planner_->collective(call) : known;
+  for (bool first = true;; first = false) {
+    const KnownCall& known = planner_->collective(call);
+    if (!known.program->row.method->reads_in_place) return known;
+    if (first && add_captured(call, known)) continue;
+    if (backend_->pin_regions(known.generation)) return known;
+  }
 }
 
 /// What a captured call's peers could read in place is given to them first: a graph may be launched often.
 bool BackendCalls::add_captured(const Call& call, const KnownCall& known) {
-  if (!known.program->row.method->reads_in_place) return false;
+  std::array<exec::Extent, 2> memory;
+  size_t count = 0;
   const auto add = [&](const void* data, const link::SharedRegion& region, plan::Buffer buffer) {
     const uint64_t bytes = planner_->buffer_bytes(call.spec, buffer);
-    return data != nullptr && bytes > 0 && region.id == 0 && backend_->add_captured(call.stream, data, bytes);
+    if (data != nullptr && bytes > 0 && region.id == 0) memory[count++] = {data, bytes};
   };
-  const bool in = add(call.in, known.in_region, plan::Buffer::Input);
-  return add(call.out, known.out_region, plan::Buffer::Output) || in;
+  add(call.in, known.in_region, plan::Buffer::Input);
+  add(call.out, known.out_region, plan::Buffer::Output);
+  return count > 0 && backend_->add_captured(call.stream, {memory.data(), count});
 }
 
 }  // namespace tutti::comm

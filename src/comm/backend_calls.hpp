@@ -60,7 +60,8 @@ class BackendCalls {
   void agree(const Agreement& agreed, const Groups& groups, Deadline deadline);
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
-  /// The call with its program. Throws what compiling throws.
+  /// The collective with its program, and with regions that stay what they are until it is enqueued. Throws what
+  /// compiling throws.
   const KnownCall& plan(const Call& call);
   /// Ends it; refused() is `why`.
   void refuse(std::string why);

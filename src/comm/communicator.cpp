@@ -232,7 +232,7 @@ exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow
   board_->enter(++calls_, call.spec);
   if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
   if (call.spec.is_vector) return begin_vector(on, call);
-  const KnownCall& known = on.plan(call);
+  const KnownCall& known = on.is_driven() ? on.planner().collective(call) : on.plan(call);
   exec::Binding binding{.in = call.in,
                         .out = call.out,
                         .in_region = &known.in_region,

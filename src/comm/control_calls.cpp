@@ -99,6 +99,7 @@ uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t by
 }
 
 void Communicator::drop_buffer(uint64_t registration) {
+  if (left_) return;
   const auto found = registrations_.find(registration);
   if (found == registrations_.end()) {
     throw_error(Code::InvalidArgument, "registration {} is not one of this communicator, or has ended", registration);

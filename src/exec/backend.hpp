@@ -63,6 +63,12 @@ struct Offer {
 /// Every rank gives a text and gets those of all ranks, by rank. All ranks call it the same number of times.
 using Exchange = std::function<std::vector<std::string>(std::string mine)>;
 
+/// Memory of a call.
+struct Extent {
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -99,9 +105,10 @@ class Backend {
   virtual void drop_region(uint64_t number) { (void)number; }
   /// If what is enqueued on the stream is captured: adds the memory of a call to them, for as long as graphs use it;
   /// returns true if that changed what calls find there. What cannot be added is staged, as ever.
-  virtual bool add_captured(void* stream, const void* data, uint64_t bytes) {
-    return (void)stream, (void)data, (void)bytes, false;
-  }
+  virtual bool add_captured(void* stream, std::span<const Extent> memory) { return (void)stream, (void)memory, false; }
+  /// What a call has found there stays as it is until the call has been enqueued; false if something has changed since
+  /// this generation: then it looks again.
+  virtual bool pin_regions(uint64_t generation) { return (void)generation, true; }
 
   // ---- calls
 

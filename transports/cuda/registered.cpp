@@ -13,14 +13,6 @@ CUmemAccessDesc access_of(int device) {
   return {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 }
 
-/// The driver's number of the allocation, never used again in the process; 0: there is none.
-uint64_t number_of(CUdeviceptr at) {
-  unsigned long long number = 0;
-  CUpointer_attribute what = CU_POINTER_ATTRIBUTE_BUFFER_ID;
-  void* value = &number;
-  return driver().cuPointerGetAttributes(1, &what, &value, at) == CUDA_SUCCESS ? number : 0;
-}
-
 int device_of(CUdeviceptr at) {
   int device = -1;
   CUpointer_attribute what = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
@@ -35,21 +27,15 @@ bool was_allocated(CUdeviceptr at) {
   return driver().cuPointerGetAttributes(1, &what, &value, at) == CUDA_SUCCESS && (allocated & 1) != 0;
 }
 
-/// Makes memory that was mapped readable for all devices of this process that reach it.
-void open_to_all(const Device& device, CUdeviceptr begin, uint64_t bytes) {
-  int devices = 0;
-  check(driver().cuDeviceGetCount(&devices), "GPUs cannot be counted");
-  for (int i = 0; i < devices; ++i) {
-    CUdevice other = 0;
-    int can = 0;
-    if (i == device.number() || driver().cuDeviceGet(&other, i) != CUDA_SUCCESS) continue;
-    driver().cuDeviceCanAccessPeer(&can, other, device.handle());
-    const CUmemAccessDesc access = access_of(i);
-    if (can != 0) check(driver().cuMemSetAccess(begin, bytes, &access, 1), "the buffer, for another GPU");
-  }
-}
-
 }  // namespace
+
+uint64_t allocation_number(const void* data) {
+  unsigned long long number = 0;
+  CUpointer_attribute what = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+  void* value = &number;
+  const auto at = reinterpret_cast<CUdeviceptr>(data);
+  return driver().cuPointerGetAttributes(1, &what, &value, at) == CUDA_SUCCESS ? number : 0;
+}
 
 OwnBuffer::OwnBuffer(const Device& device, const void* data, uint64_t bytes) : device_(device) {
   const WithContext with(device_.context());
@@ -67,6 +53,10 @@ void OwnBuffer::add_pieces(const void* data, uint64_t bytes) {
     CUdeviceptr begin = 0;
     size_t extent = 0;
     const CUresult result = driver().cuMemGetAddressRange(&begin, &extent, next);
+    if (result == CUDA_ERROR_NOT_FOUND && device_of(next) == device_.number()) {
+      throw_error(Code::Unsupported, "the driver does not tell how long the allocation at byte {} of the buffer is",
+                  next - first);
+    }
     if (result != CUDA_SUCCESS || device_of(next) != device_.number()) {
       throw_error(Code::InvalidArgument, "at byte {} of {} the buffer is no memory of {}", next - first, bytes,
                   device_.name());
@@ -81,7 +71,7 @@ void OwnBuffer::add_piece(CUdeviceptr begin, uint64_t bytes) {
   if (shape_.pieces == BufferShape::kMaxPieces) {
     throw_error(Code::Unsupported, "the buffer has more than {} allocations", BufferShape::kMaxPieces);
   }
-  Piece piece{.bytes = bytes, .number = number_of(begin)};
+  Piece piece{.bytes = bytes, .number = allocation_number(reinterpret_cast<const void*>(begin))};
   if (was_allocated(begin)) {
     CUipcMemHandle handle{};
     const CUresult result = driver().cuIpcGetMemHandle(&handle, begin);
@@ -100,7 +90,18 @@ void OwnBuffer::add_piece(CUdeviceptr begin, uint64_t bytes) {
   pieces_.push_back(std::move(piece));  // from now on the handle is released
   ++shape_.pieces;
   shape_.bytes += bytes;
-  if (pieces_.back().handle.empty()) open_to_all(device_, begin, bytes);
+}
+
+void OwnBuffer::open_to(const Device& other) const {
+  const WithContext with(device_.context());
+  const CUmemAccessDesc access = access_of(other.number());
+  uint64_t begin = shape_.address;
+  for (const Piece& piece : pieces_) {
+    if (piece.handle.empty() && other.reaches(device_)) {
+      check(driver().cuMemSetAccess(begin, piece.bytes, &access, 1), "the buffer, for another GPU");
+    }
+    begin += piece.bytes;
+  }
 }
 
 OwnBuffer::~OwnBuffer() {
@@ -127,7 +128,7 @@ bool OwnBuffer::was_freed(const void* data, uint64_t bytes) const {
   uint64_t begin = shape_.address;
   for (size_t i = 0; i < pieces_.size() && begin < from + bytes; ++i) {
     const uint64_t end = begin + pieces_[i].bytes;
-    if (end > from && number_of(begin) != pieces_[i].number) return true;
+    if (end > from && allocation_number(reinterpret_cast<const void*>(begin)) != pieces_[i].number) return true;
     begin = end;
   }
   return false;

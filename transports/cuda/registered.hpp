@@ -31,6 +31,9 @@ struct BufferPiece {
   Fd fd = Fd();
 };
 
+/// The driver's number of the allocation that holds this address, never used again in the process; 0: there is none.
+uint64_t allocation_number(const void* data);
+
 /// A buffer of this rank that peers may map.
 class OwnBuffer {
  public:
@@ -42,6 +45,8 @@ class OwnBuffer {
   OwnBuffer& operator=(const OwnBuffer&) = delete;
   const BufferShape& shape() const { return shape_; }
   const unsigned char* base() const { return reinterpret_cast<const unsigned char*>(shape_.address); }
+  /// Lets another GPU of this process, if it reaches this one, read memory that was mapped.
+  void open_to(const Device& other) const;
   bool holds(const void* data, uint64_t bytes) const;
   /// Has the user freed some of these bytes, and perhaps allocated other memory there?
   bool was_freed(const void* data, uint64_t bytes) const;

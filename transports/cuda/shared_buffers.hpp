@@ -6,11 +6,13 @@
 //     offer, to each peer of the host   ──▶      noted
 //                                       ◀──      what is it?  which is its i-th piece?
 //     when all have it: calls use it    ◀──      mapped, or why not
-//     withdraw                          ──▶      noted; then nothing reads it
+//     withdraw, when no call uses it    ──▶      noted, then unmapped
 //
-// Buffers have ids, which are used again, and numbers, which are not: what is said of an older buffer is ignored.
+// Buffers have ids, which are used again, and numbers, which are not: what is said of an older buffer is ignored. All
+// that is registered of the same allocations is one buffer.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -39,44 +42,47 @@ class SharedBuffers {
     Rank rank = 0;
     const Device* device = nullptr;
   };
-  /// What the owner of this object knows and does. Any thread may call these, which must call nothing here.
-  struct Uses {
+  /// What this object is told, and calls. Any thread may call these functions, which must call nothing here.
+  struct Surroundings {
     std::vector<Peer> peers;
     /// From now on kernels may read this region of the peer; no more, if it has no bytes.
-    std::function<void(Rank peer, uint64_t id, const link::MappedRegion& region)> enter;
+    std::function<void(Rank peer, uint64_t id, const link::MappedRegion& region)> set_region;
     std::function<void()> changed;       ///< earlier results of find() may be outdated
-    std::function<uint64_t()> enqueued;  ///< calls, …
+    std::function<uint64_t()> enqueued;  ///< calls, with the one that is about to be, …
     std::function<uint64_t()> ended;     ///< … of which so many have ended
   };
+  enum class For : uint8_t { User, Graphs };
 
-  /// Notes what peers offer. `seconds`: how long they have to answer.
-  SharedBuffers(transports::Wireup& wireup, const Device& device, double seconds);
+  /// Notes what peers offer.
+  SharedBuffers(transports::Wireup& wireup, const Device& device);
   ~SharedBuffers();
   SharedBuffers(const SharedBuffers&) = delete;
   SharedBuffers& operator=(const SharedBuffers&) = delete;
 
-  /// Maps what peers have offered, and will.
-  void start(Uses uses);
+  /// Maps what peers have offered, and will. Throws what start_thread() throws.
+  void start(Surroundings around);
   /// Refuses what peers offer: this rank makes no calls any more.
   void leave();
+  /// From now on nothing in `around` is called. The destructor does it too.
+  void end();
 
   /// The buffer that holds these bytes, and that all peers read; id 0 if there is none.
   link::SharedRegion find(const void* data, uint64_t bytes) const;
-  /// Offers all allocations that hold these bytes to the peers. Returns its number; 0 if there are no peers, or if it
-  /// is for a graph and was offered for one. `by_graph`: for calls that are captured, as long as something holds it.
-  /// Throws what OwnBuffer throws; Error(Unsupported) if too many are offered; Error(PeerFailed | Timeout) where a peer
-  /// does not answer.
-  uint64_t offer(const void* data, uint64_t bytes, bool by_graph);
+  /// Offers all allocations that hold these bytes to the peers. Returns the buffer's number; 0 if there are no peers.
+  /// For::User: until as many withdraw() it; For::Graphs: as long as something holds it. Throws what OwnBuffer throws;
+  /// Error(Unsupported) if too many are offered, or a peer refuses, or says nothing before `deadline`;
+  /// Error(PeerFailed).
+  uint64_t offer(const void* data, uint64_t bytes, For whom, Deadline deadline);
   /// Waits for the peers' answers: true when all have it, false if some have not said so before `deadline` or before
-  /// `stop` is set; calls use the buffer then as soon as they do. Throws Error(Unsupported) with the reason if one
-  /// cannot have it: then the buffer is withdrawn.
+  /// `stop` is true; calls use the buffer then as soon as they do. Throws Error(Unsupported) with the reason if one
+  /// cannot have it: then it is withdrawn.
   bool wait(uint64_t number, Deadline deadline, const std::function<bool()>& stop);
-  /// For a graph with calls that use the region.
-  std::shared_ptr<void> hold(const link::SharedRegion& region);
-  /// Calls from now on do not use it, and peers unmap it when those enqueued before have ended. Nothing happens if it
-  /// was withdrawn before.
+  /// What holds the region of a call that a graph repeats; null if it is of no buffer.
+  std::shared_ptr<void> hold(const link::SharedRegion& region) const;
+  /// Once for each offer to the user: calls from now on do not use it, and peers unmap it when those before have ended
+  /// and nothing holds it. Nothing happens if it was withdrawn before.
   void withdraw(uint64_t number);
-  /// The same with all buffers of which the user has freed some of these bytes: other memory may be there now.
+  /// All buffers of which the user has freed some of these bytes, as others may be there now.
   void withdraw_freed(const void* data, uint64_t bytes);
 
  private:
@@ -84,61 +90,70 @@ class SharedBuffers {
   struct Own {
     std::shared_ptr<OwnBuffer> buffer;
     uint64_t number = 0;
-    std::set<Rank> unanswered;
-    std::string why_not = "";              // of the first peer that cannot have it
-    bool is_awaited = true;                // by wait(), which then hears why_not
-    std::shared_ptr<void> held = nullptr;  // by graphs too; null: it is not for graphs
-    bool was_held = false;                 // by one
-    Clock::time_point leaves_at = {};      // it is not found any more, and nothing held it; {}: it is found
-    bool is_withdrawn = false;             // peers unmap it when, of this rank's calls, …
-    uint64_t used_until = 0;               // … so many have ended
-    bool is_found() const { return !is_withdrawn && leaves_at == Clock::time_point(); }
+    std::shared_ptr<void> held = nullptr;  // by graphs too
+    int users = 0;
+    bool is_for_graphs = false;
+    Clock::time_point offered_at = {};  // to graphs
+    std::set<Rank> unanswered = {};
+    std::string why_not = "";   // of the first peer that cannot have it
+    bool is_awaited = true;     // by wait(), which then hears why_not
+    bool is_withdrawn = false;  // peers unmap it when, of this rank's calls, …
+    uint64_t used_until = 0;    // … so many have ended
+    bool is_held() const { return held.use_count() > 1; }
+    bool all_have_it() const { return unanswered.empty() && why_not.empty() && !is_withdrawn; }
   };
   using Owned = std::map<uint64_t, Own>;  // by id
+  /// What a peer has said, for the thread.
   struct Task {
-    enum class Kind : uint8_t { Map, Unmap, TellWithdrawn } kind;
-    Rank peer;
-    uint64_t id, number;
+    bool maps = true;  // or unmaps
+    Rank peer = 0;
+    uint64_t id = 0, number = 0;
   };
-  struct Request;
-  struct Answer;
   struct Theirs {
     uint64_t number = 0;
-    std::shared_ptr<MappedBuffer> mapped;  // null: it is memory of this process
+    std::shared_ptr<MappedBuffer> mapped = nullptr;  // null: it is memory of this process
   };
+  struct Request;
+  struct Reply;
 
-  transports::Wireup::Reply answer(Rank from, const std::string& bytes);
-  Answer act_on(Rank from, const Request& request, Fd& fd);
-  Answer ask(Rank peer, const Request& request, Fd* fd = nullptr) const;
-  std::shared_ptr<OwnBuffer> buffer_of(const Request& request) const;
-  void take_answer(Rank from, const Request& request);
+  std::shared_ptr<OwnBuffer> make(const void* data, uint64_t bytes) const;
+  uint64_t join_known(const void* data, uint64_t bytes, For whom);
+  void tell_offered(uint64_t id, uint64_t number, Deadline deadline);
   Owned::iterator by_number(uint64_t number);
   void withdraw(Own& own);
-  void withdraw_unheld();
-  Owned::iterator unused();
-  void add(const Task& task);
+  transports::Wireup::Reply reply(Rank from, const std::string& bytes);
+  Reply act_on(Rank from, const Request& request, Fd& fd);
+  void note(Rank from, const Request& request);
+  void take_answer(Rank from, const Request& request);
+  std::shared_ptr<OwnBuffer> buffer_of(const Request& request) const;
+  BufferPiece piece_of(const Request& request) const;
+  Reply ask(Rank peer, const Request& request, Deadline deadline, Fd* fd = nullptr) const;
   void work();
-  void perform(const Task& task);
-  void wake();
   void sleep(std::unique_lock<std::mutex>& lock);
-  void map(const Task& task);
+  void withdraw_from_graphs();
+  Owned::iterator unused();
+  void tell_withdrawn(uint64_t id, uint64_t number) const;
+  void perform(const Task& task);
   void unmap(const Task& task);
-  link::MappedRegion region_of(const Task& task, Theirs& theirs);
+  link::MappedRegion map(const Task& task);
+  void let_go_of_unread();
 
   transports::Wireup& wireup_;
   const Device& device_;
-  const double seconds_;
-  Uses uses_;
+  Surroundings around_;
 
   mutable std::mutex mutex_;
   std::condition_variable answered_, added_;
   Owned own_;
   uint64_t last_number_ = 0;
   std::deque<Task> tasks_;
-  bool started_ = false, leaves_ = false, ends_ = false;
-  std::thread thread_;  // runs as soon as there is a task
+  bool leaves_ = false;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
 
-  std::map<std::pair<Rank, uint64_t>, Theirs> theirs_;  // by peer and id; of the thread
+  // Of the thread: what it has mapped, by peer and id, and what kernels may still read, with the number of calls.
+  std::map<std::pair<Rank, uint64_t>, Theirs> theirs_;
+  std::vector<std::pair<std::shared_ptr<MappedBuffer>, uint64_t>> unmapped_;
 };
 
 }  // namespace tutti::cuda

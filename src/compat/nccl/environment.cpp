@@ -119,7 +119,7 @@ void report_ignored() {
 
 }  // namespace
 
-bool registers_alone() {
+bool local_registration() {
   static const bool kYes = !is_off("NCCL_LOCAL_REGISTER");
   return kYes;
 }

@@ -9,7 +9,7 @@ namespace tutti::nccl {
 void read_environment();
 
 /// Does ncclCommRegister register? Not with NCCL_LOCAL_REGISTER=0.
-bool registers_alone();
+bool local_registration();
 
 /// NCCL_COMM_ID is set: rank 0 serves the id at that address.
 bool serves_id();

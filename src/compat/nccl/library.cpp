@@ -26,9 +26,9 @@ constexpr std::array<const char*, ncclNumResults> kTexts = {
     "a wait passed its deadline"};
 
 /// `registration` is 0 where peers cannot read the buffer in place: calls with it work as without; the log says why.
-ncclResult_t add_buffer(const ncclComm& handle, const void* buffer, size_t size, uint64_t& registration) {
-  const tuttiResult_t result = tuttiCommRegister(handle.comm, buffer, size, &registration);
-  if (result != tuttiUnsupported) return done(result);
+ncclResult_t add_buffer(ncclComm_t comm, const void* buffer, size_t size, uint64_t& registration) {
+  const tuttiResult_t result = tuttiCommRegister(comm->comm, buffer, size, &registration);
+  if (result != tuttiUnsupported) return done(result, comm);
   tuttiLog("info", (std::string("the buffer is not registered: ") + tuttiGetLastError()).c_str());
   return ncclSuccess;
 }
@@ -98,12 +98,12 @@ TUTTI_NCCL_API(ncclResult_t, ncclMemFree, void* pointer) {
 
 TUTTI_NCCL_API(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buffer, size_t size, void** handle) {
   return guarded(comm, [&] {
-    const ncclComm& known = live(comm);
+    live(comm);
     check_range(buffer, size);
     required(handle, "handle") = nullptr;
-    if (!registers_alone()) return ncclSuccess;
+    if (!local_registration()) return ncclSuccess;
     uint64_t registration = 0;
-    const ncclResult_t result = add_buffer(known, buffer, size, registration);
+    const ncclResult_t result = add_buffer(comm, buffer, size, registration);
     *handle = reinterpret_cast<void*>(registration);
     return result;
   });
@@ -124,7 +124,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff
     if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
     uint64_t registration = 0;
-    const ncclResult_t result = add_buffer(*comm, buffer, size, registration);
+    const ncclResult_t result = add_buffer(comm, buffer, size, registration);
     *window = reinterpret_cast<ncclWindow_t>(registration);
     keep_window(*comm, *window, buffer);
     return result;

@@ -92,7 +92,7 @@ void CudaBackend::map_peers(const WantedMethods& wanted, const Exchange& exchang
     const Deadline deadline = Deadline::in(context_.init_timeout);
     transport_.meet(deadline);
     if (copies_ != nullptr && is_wanted(methods::copy_engine.name)) copies_->meet(deadline);
-    regions_.meet(context_.wireup->rank(), context_.wireup->ranks(), *programs_.pool(), calls_);
+    regions_.meet(context_.wireup->rank(), context_.wireup->ranks(), *programs_.pool());
   });
   if (!why.empty()) throw_error(Code::Unsupported, "{}", why);
 }
@@ -167,6 +167,11 @@ std::string CudaBackend::make_nvls(const Exchange& exchange) {
   if (why.empty()) why = on_all_ranks(exchange, [&] { multimem_->try_out(); });
   if (!why.empty()) multimem_.reset();
   return why;
+}
+
+/// Can peers read a buffer in place, in some call?
+bool CudaBackend::reads_in_place() const {
+  return reports_.size() > 1 && !proxy_ && !regions_.reads_all() && staging() >= kLeastStaging;
 }
 
 std::vector<UsableMethod> CudaBackend::usable_methods(const WantedMethods& wanted, bool all_ll128,

@@ -26,12 +26,14 @@ namespace {
 
 using tutti::cuda::check;
 using tutti::cuda::driver;
+using tutti::cuda::SharedBuffers;
 using tutti::cuda::WithContext;
 
 /// A peer that reads this rank's memory where it is mapped, and whose memory this rank reads.
 constexpr link::LinkTraits kReadable{{.mapped = true}, {.mapped = true}};
-constexpr double kEndWithin = 2;       // seconds in which kernels notice that they are to end
-constexpr double kAnsweredWithin = 2;  // seconds in which peers map a buffer, or calls go on without it
+constexpr double kEndWithin = 2;  // seconds in which kernels notice that they are to end
+/// Seconds. Peers' threads map a buffer in milliseconds, unless their drivers wait for kernels: calls do without then.
+constexpr double kMappedWithin = 2;
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -53,7 +55,7 @@ CudaBackend::CudaBackend(const BackendContext& context)
       transport_(*context.wireup, device_, sizes_, tutti::cuda::staging_for(device_)),
       links_(*this),
       calls_(record_.host(), *context.failed),
-      regions_(device_, transport_, *context.wireup, context.init_timeout),
+      regions_(device_, transport_, *context.wireup, calls_),
       streams_(device_),
       programs_(device_, gpu_, links_, calls_, {transport_.staging(), transport_.staging_bytes()},
                 [this] { return runs(); }),
@@ -70,6 +72,7 @@ CudaBackend::CudaBackend(const BackendContext& context)
 }
 
 CudaBackend::~CudaBackend() {
+  regions_.buffers().end();  // its thread writes to memory of the pool
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
@@ -180,8 +183,10 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   if (captured) {
     has_captured_ = true;
     keep_for_graph(graph, used, binding);
+    regions_.unpin();
   } else {
     calls_.add();
+    regions_.unpin();
     if (!starts_.holds()) streams_.called(on);
   }
   watcher_.called(!captured && !copied);
@@ -276,29 +281,42 @@ std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit
 }
 
 uint64_t CudaBackend::add_region(const void* data, uint64_t bytes) {
-  if (reports_.size() == 1 || regions_.reads_all()) return 0;
   if (proxy_) throw_error(Code::Unsupported, "the ranks are of several hosts");
-  const uint64_t number = regions_.buffers().offer(data, bytes, false);
-  if (number != 0) await_peers(number);
+  if (!reads_in_place()) return 0;
+  const Deadline deadline = Deadline::in(kMappedWithin);
+  const uint64_t number = regions_.buffers().offer(data, bytes, SharedBuffers::For::User, deadline);
+  if (number != 0) regions_.buffers().wait(number, deadline, [this] { return is_stopped(); });
   return number;
 }
 
-/// Peers' threads answer in milliseconds, unless their drivers wait for kernels: then calls go on without the buffer.
-bool CudaBackend::await_peers(uint64_t number) {
-  const auto failed = [this] { return context_.failed->load(std::memory_order_acquire) != 0; };
-  return regions_.buffers().wait(number, Deadline::in(kAnsweredWithin), failed);
+bool CudaBackend::add_captured(void* stream, std::span<const Extent> memory) {
+  if (!env().graph_register || !reads_in_place()) return false;
+  const WithContext with(device_.context());
+  if (graph_of(static_cast<CUstream>(stream)) == nullptr) return false;
+  bool added = false;
+  for (const Extent& one : memory) added = add_for_graphs(one) || added;
+  return added;
 }
 
-/// The allocations that hold it: later calls with other parts of them find them added.
-bool CudaBackend::add_captured(void* stream, const void* data, uint64_t bytes) {
-  if (!env().graph_register || proxy_ || regions_.reads_all()) return false;
+/// The allocations that hold it: later calls with other parts of them find them added. What peers cannot read is not
+/// offered again, and after peers have once let this rank wait, it does not wait for a while: many captured calls would
+/// take long.
+bool CudaBackend::add_for_graphs(const Extent& memory) {
+  constexpr size_t kMostKnown = 4096;
+  constexpr double kNoWaitFor = 10;  // seconds
+  const uint64_t allocation = tutti::cuda::allocation_number(memory.data);
+  if (not_added_.count(allocation) != 0) return false;
   try {
-    const WithContext with(device_.context());
-    if (graph_of(static_cast<CUstream>(stream)) == nullptr) return false;
-    const uint64_t number = regions_.buffers().offer(data, bytes, true);
-    return number != 0 && await_peers(number);
-  } catch (const Error& error) {
-    if (error.code() != Code::Unsupported) throw;
+    const Deadline deadline = Deadline::in(kMappedWithin);
+    const uint64_t number = regions_.buffers().offer(memory.data, memory.bytes, SharedBuffers::For::Graphs, deadline);
+    const Deadline until = waits_again_.passed() ? deadline : Deadline::in(0);
+    const bool added = number != 0 && regions_.buffers().wait(number, until, [this] { return is_stopped(); });
+    if (!added && waits_again_.passed()) waits_again_ = Deadline::in(kNoWaitFor);
+    return added;
+  } catch (const std::exception& error) {
+    if (is_stopped()) throw;
+    if (not_added_.size() >= kMostKnown) not_added_.clear();
+    not_added_.insert(allocation);
     log_info("rank {}: memory of a captured call is not read in place: {}", context_.wireup->rank(), error.what());
     return false;
   }

@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +64,8 @@ class CudaBackend final : public Backend, private Connector {
   const link::Regions& regions() const override { return regions_; }
   uint64_t add_region(const void* data, uint64_t bytes) override;
   void drop_region(uint64_t number) override { regions_.buffers().withdraw(number); }
-  bool add_captured(void* stream, const void* data, uint64_t bytes) override;
+  bool add_captured(void* stream, std::span<const Extent> memory) override;
+  bool pin_regions(uint64_t generation) override { return regions_.pin(generation); }
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
@@ -99,7 +102,9 @@ class CudaBackend final : public Backend, private Connector {
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
   bool runs() const;
-  bool await_peers(uint64_t number);
+  bool reads_in_place() const;
+  bool add_for_graphs(const Extent& memory);
+  bool is_stopped() const { return context_.failed->load(std::memory_order_acquire) != 0; }
   CUgraph graph_of(CUstream stream) const;
   std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, const UserStream& on,
                                       uint64_t counted);
@@ -124,9 +129,11 @@ class CudaBackend final : public Backend, private Connector {
   bool some_share_ = false;      // a GPU with another rank
   uint64_t launches_ = 0;
   bool has_captured_ = false;
-  uint32_t copied_ = 0;                 // calls that were enqueued as copies
-  std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only
-  std::unique_ptr<Multimem> multimem_;  // null: no switch folds for all ranks
+  std::set<uint64_t> not_added_;            // allocations of captured calls that peers cannot read, by number
+  Deadline waits_again_ = Deadline::in(0);  // for peers that map memory: some did not answer in time
+  uint32_t copied_ = 0;                     // calls that were enqueued as copies
+  std::unique_ptr<Copies> copies_;          // null: some ranks are of other hosts, or there is one rank only
+  std::unique_ptr<Multimem> multimem_;      // null: no switch folds for all ranks
   gpu::Watcher watcher_;
   /// None: all ranks are of this host. This rank leaves when the network has got all that its calls have sent.
   std::optional<gpu::Proxy> proxy_;

@@ -6,7 +6,7 @@
 
 namespace tutti::exec::cuda {
 
-void GpuRegions::meet(Rank me, Rank ranks, Pool& pool, const gpu::CallCount& calls) {
+void GpuRegions::meet(Rank me, Rank ranks, Pool& pool) {
   std::vector<link::MappedRegion> all(static_cast<uint64_t>(ranks) * link::kRegions);
   all_on_one_gpu_ = ranks > 1;
   for (Rank peer = 0; peer < ranks; ++peer) {
@@ -25,18 +25,32 @@ void GpuRegions::meet(Rank me, Rank ranks, Pool& pool, const gpu::CallCount& cal
   table_ = reinterpret_cast<const link::MappedRegion*>(there);
   const auto changed = [this] { generation_.fetch_add(1, std::memory_order_acq_rel); };
   changed();
-  tutti::cuda::SharedBuffers::Uses uses{
+  tutti::cuda::SharedBuffers::Surroundings around{
       .peers = {},
-      .enter = [this](Rank peer, uint64_t id, const link::MappedRegion& region) { enter(peer, id, region); },
+      .set_region = [this](Rank peer, uint64_t id, const link::MappedRegion& region) { set(peer, id, region); },
       .changed = changed,
-      .enqueued = [&calls] { return calls.enqueued(); },
-      .ended = [&calls] { return calls.ended(); }};
-  if (!all_on_one_gpu_) uses.peers = transport_.peers();
-  buffers_.start(std::move(uses));
+      .enqueued = [this] { return enqueued(); },
+      .ended = [this] { return calls_.ended(); }};
+  if (!all_on_one_gpu_) around.peers = transport_.peers();
+  buffers_.start(std::move(around));
 }
 
-void GpuRegions::enter(Rank peer, uint64_t id, const link::MappedRegion& region) const {
+void GpuRegions::set(Rank peer, uint64_t id, const link::MappedRegion& region) const {
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(of(peer) + id), &region, sizeof region);
+}
+
+// Either pin() sees that the regions have changed, or who has changed them sees that a call is about to be enqueued.
+
+bool GpuRegions::pin(uint64_t since) {
+  pinned_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return generation() == since;
+}
+
+uint64_t GpuRegions::enqueued() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const uint64_t next = pinned_.load(std::memory_order_acquire) ? 1 : 0;
+  return calls_.enqueued() + next;
 }
 
 link::SharedRegion GpuRegions::find(const void* data, uint64_t bytes) const {

@@ -2,6 +2,7 @@
 // and region (link::MappedRegion). A rank adds and drops buffers of its own alone (transports/cuda/shared_buffers.hpp).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -17,14 +18,13 @@ namespace tutti::exec::cuda {
 /// Calls look buffers up while other threads add and drop some.
 class GpuRegions final : public link::Regions {
  public:
-  /// `seconds`: how long peers have to answer.
+  /// `calls`: of this rank.
   GpuRegions(const tutti::cuda::Device& device, tutti::cuda::CudaLinks& transport, transports::Wireup& wireup,
-             double seconds)
-      : device_(device), transport_(transport), buffers_(wireup, device, seconds) {}
+             const gpu::CallCount& calls)
+      : device_(device), transport_(transport), calls_(calls), buffers_(wireup, device) {}
 
-  /// Once, when the ranks' memory is mapped. Takes the table's memory from the pool. `calls`: of this rank; it must
-  /// outlive this object.
-  void meet(Rank me, Rank ranks, Pool& pool, const gpu::CallCount& calls);
+  /// Once, when the ranks' memory is mapped. Takes the table's memory from the pool.
+  void meet(Rank me, Rank ranks, Pool& pool);
   /// The peer's entries, as kernels read them; null before meet().
   const link::MappedRegion* of(Rank peer) const {
     return table_ == nullptr ? nullptr : table_ + static_cast<uint64_t>(peer) * link::kRegions;
@@ -33,14 +33,21 @@ class GpuRegions final : public link::Regions {
   bool reads_all() const { return all_on_one_gpu_; }
 
   link::SharedRegion find(const void* data, uint64_t bytes) const override;
+  /// Regions that a call has found stay what they are until it has been enqueued (unpin). False if they have changed
+  /// since this generation.
+  bool pin(uint64_t since);
+  void unpin() { pinned_.store(false, std::memory_order_release); }
   /// The buffers that this rank has given its peers. Nothing is offered before meet().
   tutti::cuda::SharedBuffers& buffers() { return buffers_; }
 
  private:
-  void enter(Rank peer, uint64_t id, const link::MappedRegion& region) const;
+  void set(Rank peer, uint64_t id, const link::MappedRegion& region) const;
+  uint64_t enqueued() const;
 
   const tutti::cuda::Device& device_;
   tutti::cuda::CudaLinks& transport_;
+  const gpu::CallCount& calls_;
+  std::atomic<bool> pinned_{false};
   const link::MappedRegion* table_ = nullptr;
   bool all_on_one_gpu_ = false;
   tutti::cuda::SharedBuffers buffers_;

@@ -269,6 +269,10 @@ std::string RendezvousServer::compare_calls(Rank a, Rank b) const {
                        more ? theirs.calls : first.calls,
                        last.empty() ? "" : fmt::format(", the last of them {}", last));
   }
+  if (theirs.digest != first.digest && theirs.last == first.last) {
+    return fmt::format("of {}, one that rank {} made differs from that of rank {}: not the last one, {}",
+                       counted(first.calls, "call"), b, a, first.last);
+  }
   if (theirs.digest != first.digest) {
     return fmt::format("of {}, rank {} called {} last where rank {} called {}", counted(first.calls, "call"), b,
                        theirs.last, a, first.last);

@@ -285,5 +285,14 @@ TEST(Endpoint, DroppingItWithoutLeaveFailsTheOtherRanks) {
   all[0]->leave(1, soon());
 }
 
+/// Of calls before the last one nobody remembers the arguments: the text says no more than is known.
+TEST(Endpoint, ADifferenceBeforeTheLastCallIsNotSaidToBeInTheLastOne) {
+  Endpoints all = join_all(create_unique_id(), 2);
+  EXPECT_EQ(all[0]->leave(6, soon(), 17, "gather(count=8, f32, root=2)").mismatch, "");
+  EXPECT_EQ(
+      all[1]->leave(6, soon(), 18, "gather(count=8, f32, root=2)").mismatch,
+      "of 6 calls, one that rank 1 made differs from that of rank 0: not the last one, gather(count=8, f32, root=2)");
+}
+
 }  // namespace
 }  // namespace tutti::control

@@ -249,10 +249,11 @@ Items sizes_of(const Program& program, const std::vector<LaneSlice>& slices, boo
   }
   RankState state;
   state.drains = program.method->reads_in_place;
+  auto* const anywhere = reinterpret_cast<unsigned char*>(uintptr_t{kAlignment});  // but at null, which has no members
   for (const LaneSlice& slice : slices) {
     const ReplicaLinks none{std::vector<uint32_t>(program.out_links.size()),
                             std::vector<uint32_t>(program.in_links.size())};
-    const uint64_t bytes = item_at(nullptr, program, slice, 0, state, none, sizes.links).size();
+    const uint64_t bytes = item_at(anywhere, program, slice, 0, state, none, sizes.links).size();
     sizes.bytes = std::max(sizes.bytes, static_cast<uint32_t>(aligned(bytes)));
   }
   return sizes;

@@ -108,16 +108,25 @@ void SharedBuffers::tell_withdrawn(uint64_t id, uint64_t number) const {
 
 /// By the thread.
 void SharedBuffers::perform(const Task& task) {
-  const auto known = theirs_.find({task.peer, task.id});
-  if (!task.maps) {
-    if (known != theirs_.end() && known->second.number == task.number) unmap(task);
-    return;
+  const Whose whose{task.peer, task.id};
+  const auto known = theirs_.find(whose);
+  if (known != theirs_.end() && (task.maps || known->second.number == task.number)) withdraw_theirs(whose);
+  const auto leaving = leaving_.find(whose);
+  if (leaving == leaving_.end()) {
+    if (task.maps) map_and_answer(task);
+  } else if (task.maps) {
+    leaving->second.then = task;
+  } else if (leaving->second.then && leaving->second.then->number == task.number) {
+    leaving->second.then.reset();
   }
+}
+
+void SharedBuffers::map_and_answer(const Task& task) {
   Request answer{.kind = Request::Kind::Answer, .id = task.id, .number = task.number};
   try {
-    unmap(task);
     around_.set_region(task.peer, task.id, map(task));
   } catch (const std::exception& error) {
+    theirs_.erase({task.peer, task.id});
     answer.why_not = printable(error.what()).substr(0, kMaxReason);
   }
   try {

@@ -24,7 +24,7 @@ SharedBuffers::~SharedBuffers() {
   end();
   for (auto& [id, own] : own_) Retired::instance().put(device_, std::move(own.buffer));
   for (auto& [whose, theirs] : theirs_) Retired::instance().put(device_, std::move(theirs.mapped));
-  for (auto& [mapped, calls] : unmapped_) Retired::instance().put(device_, std::move(mapped));
+  for (auto& [whose, leaving] : leaving_) Retired::instance().put(device_, std::move(leaving.mapped));
 }
 
 void SharedBuffers::start(Surroundings around) {
@@ -219,6 +219,11 @@ void SharedBuffers::work() {
   std::unique_lock lock(mutex_);
   while (!ends_) {
     withdraw_from_graphs();
+    if (!leaving_.empty()) {
+      lock.unlock();
+      unmap_unread();
+      lock.lock();
+    }
     if (!tasks_.empty()) {
       const Task task = tasks_.front();
       tasks_.pop_front();
@@ -233,7 +238,6 @@ void SharedBuffers::work() {
       tell_withdrawn(id, number);
       lock.lock();
     } else {
-      let_go_of_unread();
       sleep(lock);
     }
   }
@@ -245,7 +249,7 @@ void SharedBuffers::sleep(std::unique_lock<std::mutex>& lock) {
   const auto waits_for_calls = [](const auto& own) { return own.second.is_withdrawn && !own.second.is_held(); };
   const auto waits_for_graphs = [](const auto& own) { return own.second.is_withdrawn || own.second.is_for_graphs; };
   if (ends_) return;
-  if (!unmapped_.empty() || any(waits_for_calls)) {
+  if (!leaving_.empty() || any(waits_for_calls)) {
     added_.wait_for(lock, kBetweenLooks);
   } else if (any(waits_for_graphs)) {
     added_.wait_for(lock, kUnheldFor / 5);
@@ -270,22 +274,25 @@ SharedBuffers::Owned::iterator SharedBuffers::unused() {
   });
 }
 
-/// The peers' own calls may not have ended where this rank is wrong about that.
-void SharedBuffers::let_go_of_unread() {
-  const uint64_t ended = around_.ended();
-  for (auto& [mapped, calls] : unmapped_) {
-    if (calls <= ended) Retired::instance().put(device_, std::move(mapped));
-  }
-  const auto is_gone = [](const auto& one) { return one.first == nullptr; };
-  unmapped_.erase(std::remove_if(unmapped_.begin(), unmapped_.end(), is_gone), unmapped_.end());
+void SharedBuffers::withdraw_theirs(const Whose& whose) {
+  const auto theirs = theirs_.find(whose);
+  leaving_[whose] = {.mapped = std::move(theirs->second.mapped), .read_until = around_.enqueued()};
+  theirs_.erase(theirs);
 }
 
-void SharedBuffers::unmap(const Task& task) {
-  const auto found = theirs_.find({task.peer, task.id});
-  if (found == theirs_.end()) return;
-  around_.set_region(task.peer, task.id, {});
-  if (found->second.mapped != nullptr) unmapped_.emplace_back(std::move(found->second.mapped), around_.enqueued());
-  theirs_.erase(found);
+/// Its owner's calls have ended, so no kernel here reads it; but this process relies on its own calls' ends.
+void SharedBuffers::unmap_unread() {
+  const uint64_t ended = around_.ended();
+  for (auto next = leaving_.begin(); next != leaving_.end();) {
+    const auto it = next++;
+    if (it->second.read_until > ended) continue;
+    const auto [peer, id] = it->first;
+    const std::optional<Task> then = it->second.then;
+    around_.set_region(peer, id, {});
+    Retired::instance().put(device_, std::move(it->second.mapped));
+    leaving_.erase(it);
+    if (then) map_and_answer(*then);
+  }
 }
 
 }  // namespace tutti::cuda

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -109,9 +110,16 @@ class SharedBuffers {
     Rank peer = 0;
     uint64_t id = 0, number = 0;
   };
+  using Whose = std::pair<Rank, uint64_t>;  // a peer, and its buffer's id
   struct Theirs {
     uint64_t number = 0;
     std::shared_ptr<MappedBuffer> mapped = nullptr;  // null: it is memory of this process
+  };
+  /// A peer's buffer that it has withdrawn, which calls of this rank may still read.
+  struct Leaving {
+    std::shared_ptr<MappedBuffer> mapped = nullptr;
+    uint64_t read_until = 0;        // so many of them have ended
+    std::optional<Task> then = {};  // to map another buffer of that id
   };
   struct Request;
   struct Reply;
@@ -134,9 +142,10 @@ class SharedBuffers {
   Owned::iterator unused();
   void tell_withdrawn(uint64_t id, uint64_t number) const;
   void perform(const Task& task);
-  void unmap(const Task& task);
+  void withdraw_theirs(const Whose& whose);
+  void unmap_unread();
+  void map_and_answer(const Task& task);
   link::MappedRegion map(const Task& task);
-  void let_go_of_unread();
 
   transports::Wireup& wireup_;
   const Device& device_;
@@ -151,9 +160,9 @@ class SharedBuffers {
   std::atomic<bool> ends_{false};
   std::thread thread_;
 
-  // Of the thread: what it has mapped, by peer and id, and what kernels may still read, with the number of calls.
-  std::map<std::pair<Rank, uint64_t>, Theirs> theirs_;
-  std::vector<std::pair<std::shared_ptr<MappedBuffer>, uint64_t>> unmapped_;
+  // Of the thread.
+  std::map<Whose, Theirs> theirs_;
+  std::map<Whose, Leaving> leaving_;
 };
 
 }  // namespace tutti::cuda

@@ -23,7 +23,7 @@ void GpuRegions::meet(Rank me, Rank ranks, Pool& pool) {
   const CUdeviceptr there = pool.take(bytes).at;
   device_.stream().upload(there, all.data(), bytes);
   table_ = reinterpret_cast<const link::MappedRegion*>(there);
-  const auto changed = [this] { generation_.fetch_add(1, std::memory_order_acq_rel); };
+  const auto changed = [this] { generation_.fetch_add(1, std::memory_order_seq_cst); };
   changed();
   tutti::cuda::SharedBuffers::Surroundings around{
       .peers = {},
@@ -42,14 +42,12 @@ void GpuRegions::set(Rank peer, uint64_t id, const link::MappedRegion& region) c
 // Either pin() sees that the regions have changed, or who has changed them sees that a call is about to be enqueued.
 
 bool GpuRegions::pin(uint64_t since) {
-  pinned_.store(true, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return generation() == since;
+  pinned_.store(true, std::memory_order_seq_cst);
+  return generation_.load(std::memory_order_seq_cst) == since;
 }
 
 uint64_t GpuRegions::enqueued() const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint64_t next = pinned_.load(std::memory_order_acquire) ? 1 : 0;
+  const uint64_t next = pinned_.load(std::memory_order_seq_cst) ? 1 : 0;
   return calls_.enqueued() + next;
 }
 

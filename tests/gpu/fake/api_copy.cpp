@@ -1,4 +1,5 @@
 // Copies and fills: what a copy engine does, which reaches all memory.
+#include <atomic>
 #include <cstring>
 
 #include "api.hpp"
@@ -35,9 +36,18 @@ void open_end(uintptr_t at, size_t bytes) {
   memory().open(at, bytes);
 }
 
+// A copy engine stores aligned words as a whole: a kernel may look at one of a few meanwhile.
+void store_words(uintptr_t to, const unsigned char* from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, from + at, sizeof word);
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(to + at)).store(word, std::memory_order_relaxed);
+  }
+}
+
 // Takes two turns where it is long and its ends are apart: what is done meanwhile may meet half of it.
 Maker copier(uintptr_t to, uintptr_t from, size_t bytes, const std::shared_ptr<std::vector<unsigned char>>& staged) {
-  constexpr size_t kLong = 4096;
+  constexpr size_t kFew = 64, kLong = 4096;
   const bool apart = to + bytes <= from || from + bytes <= to;
   const size_t part = staged == nullptr && apart && bytes >= kLong ? bytes / 2 : bytes;
   return [=] {
@@ -47,7 +57,11 @@ Maker copier(uintptr_t to, uintptr_t from, size_t bytes, const std::shared_ptr<s
       const Seen seen;
       const size_t now = done == 0 ? part : bytes - done;
       const auto* const source = staged != nullptr ? staged->data() : reinterpret_cast<const unsigned char*>(from);
-      std::memmove(reinterpret_cast<unsigned char*>(to) + done, source + done, now);
+      if (staged != nullptr && bytes <= kFew && to % sizeof(uint64_t) == 0 && bytes % sizeof(uint64_t) == 0) {
+        store_words(to, source, bytes);
+      } else {
+        std::memmove(reinterpret_cast<unsigned char*>(to) + done, source + done, now);
+      }
       done += now;
       return done == bytes;
     };

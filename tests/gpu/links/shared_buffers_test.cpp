@@ -206,9 +206,16 @@ TEST_F(SharedBuffersTest, APeersBufferIsKeptUntilTheCallsOfThisRankHaveEnded) {
   EXPECT_EQ(wireup_.tell({Withdraw, link::kFirstUserRegion, offers_ + 1}).refusal, "");  // of no buffer of its
   EXPECT_EQ(entered_, bytes);
   EXPECT_EQ(wireup_.tell({Withdraw, link::kFirstUserRegion, offers_}).refusal, "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(entered_, bytes) << "a call of this rank may still read it";
+  EXPECT_EQ(wireup_.tell({Offer, link::kFirstUserRegion, ++offers_}).refusal, "");  // another buffer of that id
+  EXPECT_EQ(wireup_.heard(Answered, 0.2).number, 0U);
+  ended_ = 1;
+  EXPECT_EQ(wireup_.heard(Answered).number, offers_);
+  EXPECT_EQ(entered_, bytes);
+  EXPECT_EQ(wireup_.tell({Withdraw, link::kFirstUserRegion, offers_}).refusal, "");
   for (int i = 0; i < 1000 && entered_ != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(entered_, 0U);
-  ended_ = 1;
 }
 
 TEST_F(SharedBuffersTest, ARefusalIsThrownOrLogged) {

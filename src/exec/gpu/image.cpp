@@ -223,7 +223,8 @@ std::vector<unsigned char> item_at(unsigned char* at, const Program& program, co
   LaneState its;
   its.lane = lane;
   its.arrivals = arrivals;
-  its.tables = &item->rank.last;
+  // Not by the member's name: `at` is null where only the size is wanted.
+  its.tables = reinterpret_cast<const Tables*>(reinterpret_cast<uintptr_t>(item) + offsetof(RankState, last));
   if (runs_straight(program)) its.next = rank.last.ops;
   its.bases[2] = rank.bases[2];
   *builder.here(item) = {state, its};
@@ -249,11 +250,10 @@ Items sizes_of(const Program& program, const std::vector<LaneSlice>& slices, boo
   }
   RankState state;
   state.drains = program.method->reads_in_place;
-  auto* const anywhere = reinterpret_cast<unsigned char*>(uintptr_t{kAlignment});  // but at null, which has no members
   for (const LaneSlice& slice : slices) {
     const ReplicaLinks none{std::vector<uint32_t>(program.out_links.size()),
                             std::vector<uint32_t>(program.in_links.size())};
-    const uint64_t bytes = item_at(anywhere, program, slice, 0, state, none, sizes.links).size();
+    const uint64_t bytes = item_at(nullptr, program, slice, 0, state, none, sizes.links).size();
     sizes.bytes = std::max(sizes.bytes, static_cast<uint32_t>(aligned(bytes)));
   }
   return sizes;

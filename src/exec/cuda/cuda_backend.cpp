@@ -302,10 +302,10 @@ bool CudaBackend::add_captured(void* stream, std::span<const Extent> memory) {
 /// offered again, and after peers have once let this rank wait, it does not wait for a while: many captured calls would
 /// take long.
 bool CudaBackend::add_for_graphs(const Extent& memory) {
-  constexpr size_t kMostKnown = 4096;
-  constexpr double kNoWaitFor = 10;  // seconds
+  constexpr size_t kMaxRefused = 4096;  // that are remembered
+  constexpr double kNoWaitFor = 10;     // seconds
   const uint64_t allocation = tutti::cuda::allocation_number(memory.data);
-  if (not_added_.count(allocation) != 0) return false;
+  if (refused_allocations_.count(allocation) != 0) return false;
   try {
     const Deadline deadline = Deadline::in(kMappedWithin);
     const uint64_t number = regions_.buffers().offer(memory.data, memory.bytes, SharedBuffers::For::Graphs, deadline);
@@ -315,8 +315,8 @@ bool CudaBackend::add_for_graphs(const Extent& memory) {
     return added;
   } catch (const std::exception& error) {
     if (is_stopped()) throw;
-    if (not_added_.size() >= kMostKnown) not_added_.clear();
-    not_added_.insert(allocation);
+    if (refused_allocations_.size() >= kMaxRefused) refused_allocations_.clear();
+    refused_allocations_.insert(allocation);
     log_info("rank {}: memory of a captured call is not read in place: {}", context_.wireup->rank(), error.what());
     return false;
   }

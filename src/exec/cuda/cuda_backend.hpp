@@ -129,7 +129,7 @@ class CudaBackend final : public Backend, private Connector {
   bool some_share_ = false;      // a GPU with another rank
   uint64_t launches_ = 0;
   bool has_captured_ = false;
-  std::set<uint64_t> not_added_;            // allocations of captured calls that peers cannot read, by number
+  std::set<uint64_t> refused_allocations_;  // allocations of captured calls that peers cannot read, by number
   Deadline waits_again_ = Deadline::in(0);  // for peers that map memory: some did not answer in time
   uint32_t copied_ = 0;                     // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;          // null: some ranks are of other hosts, or there is one rank only

@@ -302,7 +302,8 @@ TEST(RegisteredByThreads, OneRankLeavesFirst) {
     EXPECT_NE(registration, 0U);
     int one = 1, sum = 0;
     ASSERT_TUTTI(tuttiAllReduce(&one, &sum, 1, tuttiInt32, tuttiSum, comm, nullptr));  // until both have
-    std::this_thread::sleep_for(std::chrono::seconds(rank == 0 ? 3 : 0));
+    std::this_thread::sleep_for(
+        std::chrono::seconds(rank == 0 ? 3 : 0));  // a rank that leaves waits a second for others
     const auto begin = std::chrono::steady_clock::now();
     ASSERT_TUTTI(tuttiCommDeregister(comm, registration));
     EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess) << tuttiGetLastError();
@@ -359,7 +360,7 @@ TEST_F(Captured, BuffersAreReadInPlaceAsLongAsTheGraphLives) {
   }
   std::string last = "mapped";
   for (int i = 0; i < 100 && last == "mapped"; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // graphs do not say when they end
     last = all_reduce(in, out, 3);
   }
   EXPECT_EQ(last, "staged");
@@ -433,8 +434,8 @@ TEST_F(Captured, ABufferIsDeregisteredWhileAReplayReadsIt) {
   const Graph graph(*stream_, [&] { call(in, out); });
   meet();
   ASSERT_TUTTI(tuttiCommDeregister(comm_, inputs));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_EQ(replayed(graph, in, out), "inline");  // the last call is that of meet()
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // in which peers would unmap it, if no graph held it
+  EXPECT_EQ(replayed(graph, in, out), "inline");                // the last call is that of meet()
 }
 
 /// More than there are regions, one after the other: their numbers are used again.

@@ -206,7 +206,7 @@ TEST_F(SharedBuffersTest, APeersBufferIsKeptUntilTheCallsOfThisRankHaveEnded) {
   EXPECT_EQ(wireup_.tell({Withdraw, link::kFirstUserRegion, offers_ + 1}).refusal, "");  // of no buffer of its
   EXPECT_EQ(entered_, bytes);
   EXPECT_EQ(wireup_.tell({Withdraw, link::kFirstUserRegion, offers_}).refusal, "");
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // in which it would be unmapped, if calls did not count
   EXPECT_EQ(entered_, bytes) << "a call of this rank may still read it";
   EXPECT_EQ(wireup_.tell({Offer, link::kFirstUserRegion, ++offers_}).refusal, "");  // another buffer of that id
   EXPECT_EQ(wireup_.heard(Answered, 0.2).number, 0U);

@@ -183,10 +183,9 @@ Pending* CudaBackend::enqueue(Execution& execution, const Binding& binding) {
   if (captured) {
     has_captured_ = true;
     keep_for_graph(graph, used, binding);
-    regions_.unpin();
+    calls_.end_plan();
   } else {
     calls_.add();
-    regions_.unpin();
     if (!starts_.holds()) streams_.called(on);
   }
   watcher_.called(!captured && !copied);

@@ -29,7 +29,7 @@ void GpuRegions::meet(Rank me, Rank ranks, Pool& pool) {
       .peers = {},
       .set_region = [this](Rank peer, uint64_t id, const link::MappedRegion& region) { set(peer, id, region); },
       .changed = changed,
-      .enqueued = [this] { return enqueued(); },
+      .enqueued = [this] { return calls_.planned(); },
       .ended = [this] { return calls_.ended(); }};
   if (!all_on_one_gpu_) around.peers = transport_.peers();
   buffers_.start(std::move(around));
@@ -39,16 +39,9 @@ void GpuRegions::set(Rank peer, uint64_t id, const link::MappedRegion& region) c
   device_.stream().upload(reinterpret_cast<CUdeviceptr>(of(peer) + id), &region, sizeof region);
 }
 
-// Either pin() sees that the regions have changed, or who has changed them sees that a call is about to be enqueued.
-
-bool GpuRegions::pin(uint64_t since) {
-  pinned_.store(true, std::memory_order_seq_cst);
+bool GpuRegions::pin(uint64_t since) const {
+  calls_.plan();
   return generation_.load(std::memory_order_seq_cst) == since;
-}
-
-uint64_t GpuRegions::enqueued() const {
-  const uint64_t next = pinned_.load(std::memory_order_seq_cst) ? 1 : 0;
-  return calls_.enqueued() + next;
 }
 
 link::SharedRegion GpuRegions::find(const void* data, uint64_t bytes) const {

@@ -2,7 +2,6 @@
 // and region (link::MappedRegion). A rank adds and drops buffers of its own alone (transports/cuda/shared_buffers.hpp).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -20,7 +19,7 @@ class GpuRegions final : public link::Regions {
  public:
   /// `calls`: of this rank.
   GpuRegions(const tutti::cuda::Device& device, tutti::cuda::CudaLinks& transport, transports::Wireup& wireup,
-             const gpu::CallCount& calls)
+             gpu::CallCount& calls)
       : device_(device), transport_(transport), calls_(calls), buffers_(wireup, device) {}
 
   /// Once, when the ranks' memory is mapped. Takes the table's memory from the pool.
@@ -33,21 +32,18 @@ class GpuRegions final : public link::Regions {
   bool reads_all() const { return all_on_one_gpu_; }
 
   link::SharedRegion find(const void* data, uint64_t bytes) const override;
-  /// Regions that a call has found stay what they are until it has been enqueued (unpin). False if they have changed
+  /// Regions that a planned call has found stay what they are until it has been enqueued. False if they have changed
   /// since this generation.
-  bool pin(uint64_t since);
-  void unpin() { pinned_.store(false, std::memory_order_release); }
+  bool pin(uint64_t since) const;
   /// The buffers that this rank has given its peers. Nothing is offered before meet().
   tutti::cuda::SharedBuffers& buffers() { return buffers_; }
 
  private:
   void set(Rank peer, uint64_t id, const link::MappedRegion& region) const;
-  uint64_t enqueued() const;
 
   const tutti::cuda::Device& device_;
   tutti::cuda::CudaLinks& transport_;
-  const gpu::CallCount& calls_;
-  std::atomic<bool> pinned_{false};
+  gpu::CallCount& calls_;
   const link::MappedRegion* table_ = nullptr;
   bool all_on_one_gpu_ = false;
   tutti::cuda::SharedBuffers buffers_;

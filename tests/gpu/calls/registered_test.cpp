@@ -288,29 +288,6 @@ TEST(RegisteredByThreads, MappedMemoryIsReadInPlace) {
   });
 }
 
-/// What the other one still has to say to a rank that has left is said to nobody, and at once.
-TEST(RegisteredByThreads, OneRankLeavesFirst) {
-  tuttiUniqueId id;
-  ASSERT_TUTTI(tuttiGetUniqueId(&id));
-  run_ranks(2, [&](int rank) {
-    use_gpu(rank);
-    const GpuBuffer mine(4096);
-    tuttiComm_t comm = nullptr;
-    ASSERT_TUTTI(tuttiCommInitRank(&comm, 2, id, rank));
-    uint64_t registration = 0;
-    ASSERT_TUTTI(tuttiCommRegister(comm, mine.get(), 4096, &registration));
-    EXPECT_NE(registration, 0U);
-    int one = 1, sum = 0;
-    ASSERT_TUTTI(tuttiAllReduce(&one, &sum, 1, tuttiInt32, tuttiSum, comm, nullptr));  // until both have
-    std::this_thread::sleep_for(
-        std::chrono::seconds(rank == 0 ? 3 : 0));  // a rank that leaves waits a second for others
-    const auto begin = std::chrono::steady_clock::now();
-    ASSERT_TUTTI(tuttiCommDeregister(comm, registration));
-    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess) << tuttiGetLastError();
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  });
-}
-
 /// With a stand-in that gives no handles of allocations on GPU 1.
 using RegisteredWithoutHandles = Registered;
 TEST_F(RegisteredWithoutHandles, TheDriversWordsAreHeard) {

@@ -33,10 +33,11 @@ void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto down = plan.lane();
 
   if (me == 0) {
+    if (!children.empty()) down.lend(plan.input().all(), children);
     down.copy(out.all(), plan.input().all());
-  } else {
-    down.recv(out.all(), tree.parent(me));
+    return;
   }
+  down.recv(out.all(), tree.parent(me));
   if (!children.empty()) down.lend(out.all(), children);
 }
 

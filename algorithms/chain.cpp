@@ -29,10 +29,11 @@ void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto down = plan.lane();
 
   if (me == 0) {
+    down.lend(plan.input().all(), 1);
     down.copy(out.all(), plan.input().all());
-  } else {
-    down.recv(out.all(), me - 1);
+    return;
   }
+  down.recv(out.all(), me - 1);
   if (me + 1 < shape.ranks) down.lend(out.all(), me + 1);
 }
 

@@ -44,7 +44,7 @@ Exchanges exchanges(Rank n, Rank me) {
 }
 
 void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
-  all_gather_along(exchanges(shape.ranks, me), me, plan);
+  if (!is_alone(shape, plan)) all_gather_along(exchanges(shape.ranks, me), me, plan);
 }
 
 void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {

@@ -67,16 +67,17 @@ TreePlace below_root(Rank n, Rank half, Rank me) {
 void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (is_alone(shape, plan)) return;
   const uint32_t halves = plan.partition(2);
-  const View out = plan.output(halves);
+  const View in = plan.input(halves), out = plan.output(halves);
 
   for (Rank half = 0; half < 2; ++half) {
     const TreePlace place = below_root(shape.ranks, half, me);
     auto down = plan.lane();
     if (me == 0) {
-      down.copy(out[half], plan.input(halves)[half]);
-    } else {
-      down.recv(out[half], place.parent);
+      down.lend(in[half], place.children);
+      down.copy(out[half], in[half]);
+      continue;
     }
+    down.recv(out[half], place.parent);
     if (!place.children.empty()) down.lend(out[half], place.children);
   }
 }

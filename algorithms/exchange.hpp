@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "algorithms/common.hpp"
 
@@ -74,7 +75,7 @@ class PartialSums {
 };
 
 /// The steps of an all-gather. Each block is sent from, and received to, its place in the output.
-inline void gather_along(const Exchanges& exchanges, LaneBuilder& lane, const PieceOf& out) {
+inline void gather_along(std::span<const Exchange> exchanges, LaneBuilder& lane, const PieceOf& out) {
   for (const Exchange& e : exchanges) {
     lane.lend(pieces_of(e.give, out), e.to);
     lane.recv(pieces_of(e.take, out), e.from);
@@ -99,11 +100,16 @@ inline StepRef fold_back(const Exchanges& exchanges, LaneBuilder& lane, PartialS
   return last;
 }
 
+/// Of two ranks at least.
 inline void all_gather_along(const Exchanges& exchanges, Rank me, PlanBuilder& plan) {
-  const View out = plan.output();
+  const View in = plan.input(), out = plan.output();
+  const auto block = [&](Rank b) { return out.block(b); };
+  const Exchange& first = exchanges.front();  // it gives the rank's own block, for it has no other yet
   auto lane = plan.lane();
-  lane.copy(out.block(me), plan.input().all());
-  gather_along(exchanges, lane, [&](Rank b) { return out.block(b); });
+  lane.lend(in.all(), first.to);  // before the copy, for which the peer need not wait
+  lane.copy(out.block(me), in.all());
+  lane.recv(pieces_of(first.take, block), first.from);
+  gather_along(std::span(exchanges).subspan(1), lane, block);
 }
 
 /// Partial sums lie in scratch.

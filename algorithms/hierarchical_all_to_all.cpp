@@ -61,7 +61,6 @@ class Writer {
 
  private:
   StepRef collect(LaneBuilder inside) const {
-    inside.copy(out_.block(me_), in_.block(me_));
     StepRef collected;
     const Circle circle{rails_.size};
     for (Rank k = 1; k < rails_.size; ++k) {
@@ -80,6 +79,7 @@ class Writer {
       inside.lend(sent, rails_.groups.member(rails_.group, to));
       collected = inside.recv(received, rails_.groups.member(rails_.group, from));
     }
+    inside.copy(out_.block(me_), in_.block(me_));
     return collected;
   }
 

@@ -42,8 +42,8 @@ void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
   const View in = plan.input(), out = plan.output();
   auto inside = plan.lane(), between = plan.lane(), around = plan.lane();
 
+  if (!others.empty()) inside.lend(in.all(), others);
   inside.copy(out.block(me), in.all());
-  if (!others.empty()) inside.lend(out.block(me), others);
   Pieces held = in.all();  // what my rail has of the group that is `hop` before mine
   StepRef arrived;
   for (const Rank other : others) {

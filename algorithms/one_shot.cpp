@@ -36,12 +36,12 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
 void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (is_alone(shape, plan)) return;
   const Circle circle{shape.ranks};
-  const View out = plan.output();
+  const View in = plan.input(), out = plan.output();
   const std::vector<Rank> others = circle.others(me);
   auto lane = plan.lane();
 
-  lane.copy(out.block(me), plan.input().all());
-  lane.lend(out.block(me), others);
+  lane.lend(in.all(), others);  // first: they copy while this rank copies its own block
+  lane.copy(out.block(me), in.all());
   for (const Rank peer : others) lane.recv(out.block(peer), peer);
 }
 
@@ -78,8 +78,8 @@ void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
 
   if (me == 0) {
+    lane.lend(plan.input().all(), circle.others(me));
     lane.copy(out.all(), plan.input().all());
-    lane.lend(out.all(), circle.others(me));
   } else {
     lane.recv(out.all(), 0);
   }

@@ -15,14 +15,15 @@ namespace tutti::algorithms {
 namespace {
 
 void generate(const Shape& shape, Rank me, PlanBuilder& plan) {
+  if (is_alone(shape, plan)) return;
   const Circle circle{shape.ranks};
   const View in = plan.input(), out = plan.output();
   auto lane = plan.lane();
 
-  lane.copy(out.block(me), in.block(me));
   for (Rank k = 1; k < shape.ranks; ++k) {
     const Rank to = circle.forward(me, k), from = circle.back(me, k);
     lane.lend(in.block(to), to);
+    if (k == 1) lane.copy(out.block(me), in.block(me));  // while its first peer is on the way
     lane.recv(out.block(from), from);
   }
 }

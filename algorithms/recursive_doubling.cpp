@@ -67,14 +67,17 @@ Pieces around(const Circle& circle, Rank first, Rank count, PieceOf piece_of) {
 }
 
 void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
+  if (is_alone(shape, plan)) return;
   const Rank n = shape.ranks;
   const Circle circle{n};
-  const View out = plan.output();
+  const View in = plan.input(), out = plan.output();
   const auto block = [&](Rank r) { return out.block(r); };
   auto lane = plan.lane();
 
-  lane.copy(out.block(me), plan.input().all());
-  for (Rank distance = 1; distance < n; distance *= 2) {
+  lane.lend(in.all(), circle.before(me));  // its own block: the peer need not wait for the copy
+  lane.copy(out.block(me), in.all());
+  lane.recv(out.block(circle.after(me)), circle.after(me));
+  for (Rank distance = 2; distance < n; distance *= 2) {
     const Rank to = circle.back(me, distance), from = circle.forward(me, distance);
     const Rank count = std::min(distance, n - distance);
     lane.lend(around(circle, me, count, block), to);

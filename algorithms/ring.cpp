@@ -91,8 +91,8 @@ void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
     const Rank next = ring.after(me), prev = ring.before(me);
     const auto part = [&](Rank block) { return out.chunks(block, ring.number, ring.number + 1); };
     auto lane = plan.lane();
+    lane.lend(in[ring.number], next);  // before the copy, for which the peer need not wait
     lane.copy(part(me), in[ring.number]);
-    lane.lend(part(me), next);
     for (Rank hop = 1; hop < shape.ranks; ++hop) {
       const Rank b = ring.back(me, hop);
       lane.recv(part(b), prev);

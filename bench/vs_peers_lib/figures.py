@@ -1,17 +1,22 @@
 """From samples to figures: medians over launches, the best peer, ratios, targets. Pure arithmetic.
 
-A sample is what one program took in one launch for one cell: the list of its means over calls, each that of the slowest
-rank. Its figure is their median; a program's figure in a cell is the median over launches, with the least and the
-greatest beside it.
+A sample is the mean over calls of one program in one cell, that of the slowest rank. A program's figure in a launch is
+the median of its samples, and in a cell the median over launches, with the least and the greatest beside it.
+
+A ratio of two programs is the median over pairs: samples that were taken in the same turn, in one state of the machine
+(state.py). Beside it stand the quartiles of the pairs; a cell is decided if both lie on one side of what is aimed at.
+Of figures that were kept without states (before 2026-11-28) it is the ratio of the medians, with the least and greatest
+ratio of the launches.
 """
 
 import collections
 import dataclasses
 import statistics
 
-from . import targets
+from . import state, targets
 
-COLUMNS = ("launch", "ranks", "mode", "collective", "bytes", "program", "calls", "us")
+COLUMNS = ("launch", "ranks", "mode", "collective", "bytes", "program", "calls", "us", "probes")
+FEWEST_PAIRS = 5  # that decide a cell
 
 
 def slowest(answers):
@@ -27,29 +32,46 @@ class Figure:
     least: float
     most: float
     by_launch: dict
+    samples: dict  # (launch, turn) → (microseconds, probes); empty where no probes were kept
 
     @staticmethod
-    def of(program, by_launch):
+    def of(program, by_launch, samples=None):
         values = list(by_launch.values())
-        return Figure(program, statistics.median(values), min(values), max(values), dict(by_launch))
+        return Figure(program, statistics.median(values), min(values), max(values), dict(by_launch), samples or {})
 
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """Of two programs' medians, and the least and greatest of the launches that both took part in."""
+    """The median of pairs and their quartiles, as said above. pairs: their number, or None without states."""
     value: float
     least: float
     most: float
+    pairs: int | None = None
+
+    def decides(self, aim):
+        """Is it beyond doubt on which side of the aim it is?"""
+        return self.pairs is None or (self.pairs >= FEWEST_PAIRS and not self.least <= aim <= self.most)
 
     @staticmethod
     def of(above, below):
-        """None where there is nothing to divide by, or one of the two is missing."""
+        """None where there is nothing to divide by, one of the two is missing, or no two samples are of one state."""
         if above is None or below is None or below.us <= 0:
             return None
+        if above.samples and below.samples:
+            return Ratio._of_pairs(above.samples, below.samples)
         both = [above.by_launch[launch] / below.by_launch[launch] for launch in above.by_launch
                 if below.by_launch.get(launch, 0) > 0]
         value = above.us / below.us
         return Ratio(value, min(both, default=value), max(both, default=value))
+
+    @staticmethod
+    def _of_pairs(above, below):
+        ratios = [above[turn][0] / below[turn][0] for turn in above if turn in below and below[turn][0] > 0 and
+                  state.alike([*above[turn][1], *below[turn][1]])]
+        if not ratios:
+            return None
+        quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        return Ratio(statistics.median(ratios), quartiles[0], quartiles[2], len(ratios))
 
 
 class Cell:
@@ -64,6 +86,12 @@ class Cell:
         """The fastest program of these groups, or None."""
         of_them = [figure for name, figure in self.figures.items() if self.groups.get(name) in groups]
         return min(of_them, key=lambda figure: figure.us, default=None)
+
+    def hardest(self, *groups):
+        """(ratio, program): the program of these groups that Tutti is furthest from beating, or (None, None)."""
+        ratios = [(self.ratio_to(figure), name) for name, figure in self.figures.items()
+                  if self.groups.get(name) in groups]
+        return max((one for one in ratios if one[0] is not None), key=lambda one: one[0].value, default=(None, None))
 
     @property
     def ceiling(self):
@@ -94,11 +122,23 @@ class Cell:
 def cells_of(rows, groups):
     """Rows (as COLUMNS) to cells in the order in which they first come, by (ranks, mode, collective, bytes)."""
     gathered = {}
-    for launch, ranks, mode, collective, size, program, _calls, us in rows:
-        cell = gathered.setdefault((ranks, mode, collective, size), collections.defaultdict(dict))
-        cell[program][launch] = statistics.median(us)
-    return {key: Cell(*key, {name: Figure.of(name, launches) for name, launches in by_program.items()}, groups)
+    samples = collections.defaultdict(dict)
+    for launch, ranks, mode, collective, size, program, _calls, us, *probes in rows:
+        key = (ranks, mode, collective, size)
+        gathered.setdefault(key, collections.defaultdict(dict))[program][launch] = statistics.median(us)
+        for turn, around in enumerate(probes[0] if probes else ()):
+            samples[key, program][launch, turn] = (us[turn], around)
+    return {key: Cell(*key, {name: Figure.of(name, launches, samples[key, name])
+                             for name, launches in by_program.items()}, groups)
             for key, by_program in gathered.items()}
+
+
+def ahead(cell):
+    """Is Tutti no slower than any peer? True or False if that is decided, "" if not; None if there is no peer."""
+    ratio, _ = cell.hardest("debian", "others")
+    if ratio is None:
+        return None
+    return ratio.value <= 1 if ratio.decides(1) else ""
 
 
 def hopeless(times, factor=3.0):

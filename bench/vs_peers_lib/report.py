@@ -37,8 +37,8 @@ def ratio_text(ratio, interval=True):
     return f"{ratio.value:.2f}{spread}"
 
 
-def mark(met):
-    return {True: "met", False: "**missed**", None: ""}[met]
+def mark(met, decided=True):
+    return {True: "met", False: "**missed**", None: ""}[met] + ("" if met is None or decided else ", not decided")
 
 
 def peer_text(figure):
@@ -84,10 +84,15 @@ class Page:
             f"- date: {about['date']}; the run took {about['minutes']:.0f} min; {launches_text(about['launches'])}",
             f"- command: `{about['command']}`",
             f"- {versions}",
+            *(f"- measured again: {again['date']}, {again['commit']}, {launches_text(again['launches'])}: "
+              f"`{again['command']}`" for again in about.get("again", ())),
             "",
             "Microseconds a call: mean over calls of the slowest rank, f32 sum, out of place (broadcast in place), "
             "plain malloc'ed memory unless said; S as nccl-tests defines it. Medians over launches, the least and the "
-            "greatest in brackets. *Back-to-back*: the same unmodified buffers call after call. *As used*: every input "
+            "greatest in brackets. A ratio is the median of pairs of samples that were taken within a second, in one "
+            "state of the machine (a short exchange by hand is timed before and after each); their quartiles are in "
+            f"brackets. A cell is *not decided* where the aim lies between them, or there are fewer than "
+            f"{figures.FEWEST_PAIRS} pairs. *Back-to-back*: the same unmodified buffers call after call. *As used*: every input "
             "written before each call and every output read after it, that time subtracted.",
             "",
             "*Debian's best* is the fastest of Debian's Open MPI (ob1 with and without CMA, UCX, coll/sm) and MPICH "
@@ -117,7 +122,28 @@ class Page:
             lines += table(["S", *targets.FIVE],
                            [[size_text(size), *(self._brief(2, mode, c, size) for c in targets.FIVE)]
                             for size in sizes])
-        return lines + self._reach()
+        return lines + self._every_peer() + self._reach()
+
+    def _every_peer(self):
+        """Cells in which a peer is ahead, and how many are decided."""
+        verdicts = {key: figures.ahead(cell) for key, cell in self.cells.items() if key[1] != "apart"}
+        judged = [key for key, ahead in verdicts.items() if ahead is not None]
+        if not judged:
+            return []
+        won = sum(verdicts[key] is True for key in judged)
+        rows = []
+        for key in judged:
+            ratio, program = self.cells[key].hardest(programs.DEBIAN, programs.OTHERS)
+            if verdicts[key] is not True:
+                ranks, mode, collective, size = key
+                rows.append([str(ranks), MODES[mode], collective, size_text(size), program, ratio_text(ratio),
+                             "–" if ratio.pairs is None else str(ratio.pairs),
+                             "a peer is ahead" if verdicts[key] is False else "not decided"])
+        return ["", "## Beside every peer", "",
+                f"Plain memory: in {won} of {len(judged)} cells no peer is faster. The others, with the peer that is "
+                "furthest ahead:", "",
+                *table(["ranks", "", "collective", "S", "peer", "ratio", "pairs", ""], rows)] if rows else [
+                    "", "## Beside every peer", "", f"Plain memory: in all {won} cells no peer is faster."]
 
     def _reach(self):
         """How far from the ceiling, here and where the targets were set: that does not depend on the peers."""
@@ -166,9 +192,11 @@ class Page:
                     continue
                 debian, others = cell.best(programs.DEBIAN), cell.best(programs.OTHERS)
                 target = cell.target(self.cores)
+                ratio = cell.ratio_to(debian)
+                decided = ratio is None or target is None or ratio.decides(target)
                 rows.append([size_text(cell.size), figure_text(cell.figures.get("tutti")), peer_text(debian),
-                             ratio_text(cell.ratio_to(debian)), f"{target:.2f}" if target is not None else "",
-                             mark(cell.verdict(self.cores)), peer_text(others),
+                             ratio_text(ratio), f"{target:.2f}" if target is not None else "",
+                             mark(cell.verdict(self.cores), decided), peer_text(others),
                              ratio_text(cell.ratio_to(others), False),
                              figure_text(cell.ceiling), ratio_text(cell.ratio_to(cell.ceiling), False)])
             lines += ["", f"### {collective}", ""]

@@ -22,6 +22,11 @@ ROWS = (rows_of("tutti", [[0.2, 0.1, 9.0], [0.3, 0.3, 0.3], [0.1, 0.1, 0.2]]) +
         rows_of("tutti-mapped", [[40.0]], MEGABYTE) + rows_of("tutti-threads", [[41.0]], MEGABYTE))
 
 
+def probed(program, by_launch, probes):
+    """Rows of one cell with what was probed before and after each sample."""
+    return [[*row, around] for row, around in zip(rows_of(program, by_launch), probes)]
+
+
 def raw(rows):
     about = {"machine": "a machine", "cores": 2, "load": 0.0, "quick": False, "date": "today", "minutes": 1.0,
              "launches": 3, "command": "bench/vs_peers", "versions": {"Tutti": "this"}, "groups": GROUPS}
@@ -61,6 +66,37 @@ class Ratios(unittest.TestCase):
     def test_of_a_negative_time_are_missing_too(self):
         below = figures.Figure.of("openmpi4", {1: -0.1})
         self.assertIsNone(figures.Ratio.of(figures.Figure.of("tutti", {1: 0.1}), below))
+
+    def test_of_samples_with_states_are_medians_of_pairs_of_one_state(self):
+        fast, slow = [2.0, 2.1], [6.0, 6.1]
+        rows = (probed("tutti", [[1.0, 1.0, 9.0, 1.0]], [[fast, fast, slow, fast]]) +
+                probed("openmpi4", [[4.0, 2.0, 2.0, 3.0]], [[fast, fast, fast, fast]]) +
+                probed("mpich4", [[1.0, 1.0, 1.0, 1.0]], [[slow, slow, fast, slow]]))
+        cell = figures.cells_of(rows, GROUPS)[EIGHT]
+        ratio = cell.ratio_to(cell.figures["openmpi4"])
+        self.assertEqual(ratio.pairs, 3)
+        self.assertAlmostEqual(ratio.value, 1 / 3)
+        self.assertAlmostEqual(ratio.least, (1 / 4 + 1 / 3) / 2)
+        self.assertAlmostEqual(ratio.most, (1 / 3 + 1 / 2) / 2)
+        self.assertFalse(ratio.decides(1), "three pairs are too few")
+        self.assertIsNone(cell.ratio_to(cell.figures["mpich4"]), "no two samples of one state")
+
+    def test_decide_where_the_quartiles_are_on_one_side(self):
+        self.assertTrue(figures.Ratio(0.8, 0.7, 0.9, 15).decides(1))
+        self.assertFalse(figures.Ratio(0.9, 0.8, 1.01, 15).decides(1))
+        self.assertFalse(figures.Ratio(0.8, 0.7, 0.9, 4).decides(1))
+        self.assertTrue(figures.Ratio(0.9, 0.8, 1.01).decides(1), "kept without states")
+
+    def test_name_the_peer_that_is_hardest_to_beat(self):
+        around = [[2.0, 2.0]] * 5
+        rows = (probed("tutti", [[2.0] * 5], [around]) + probed("openmpi4", [[4.0] * 5], [around]) +
+                probed("gloo", [[1.9, 1.9, 1.9, 2.1, 2.1]], [around]))
+        cell = figures.cells_of(rows, GROUPS)[EIGHT]
+        ratio, name = cell.hardest("debian", "others")
+        self.assertEqual((name, round(ratio.value, 3)), ("gloo", 1.053))
+        self.assertEqual(figures.ahead(cell), "", "0.95 and 1.05 are the quartiles")
+        self.assertIs(figures.ahead(figures.cells_of(rows[:2], GROUPS)[EIGHT]), True)
+        self.assertIsNone(figures.ahead(figures.cells_of(rows[:1], GROUPS)[EIGHT]))
 
     def test_take_the_better_ceiling(self):
         cell = self.cells[MEGABYTE]
@@ -121,6 +157,17 @@ class Page(unittest.TestCase):
         self.assertIn("or nearer: 0 of 1.", page)
         without = [row for row in ROWS if row[5] != "tutti"]
         self.assertNotIn("or nearer", report.Page(raw(without)).text())
+
+    def test_names_the_peers_that_are_ahead(self):
+        self.assertIn("| 2 | back-to-back | all_reduce | 8 B | gloo | 20.00 (10.00–30.00) | – | a peer is ahead |",
+                      report.Page(raw(ROWS)).text())
+        without = [row for row in ROWS if row[5] != "gloo"]
+        self.assertIn("in all 2 cells no peer is faster", report.Page(raw(without)).text())
+
+    def test_says_what_was_measured_again(self):
+        one = raw(ROWS)
+        one["about"]["again"] = [{"date": "later", "commit": "commit abc", "launches": 7, "command": "bench/vs_peers …"}]
+        self.assertIn("- measured again: later, commit abc, 7 launches: `bench/vs_peers …`", report.Page(one).text())
 
     def test_says_when_it_was_quick_or_the_machine_busy(self):
         one = raw(ROWS)

@@ -10,12 +10,8 @@ using plan::Step;
 using plan::StepKind;
 
 bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
-  const auto equal = [](const plan::Piece& x, const plan::Piece& y) {
-    return x.buffer == y.buffer && x.block == y.block && x.partition == y.partition && x.first == y.first &&
-           x.last == y.last;
-  };
-  return std::equal(plan.pieces.begin() + a.begin, plan.pieces.begin() + a.end, plan.pieces.begin() + b.begin,
-                    plan.pieces.begin() + b.end, equal);
+  const auto begin = plan.pieces.begin();
+  return std::equal(begin + a.begin, begin + a.end, begin + b.begin, begin + b.end);
 }
 
 /// The step after step `s` of a lane if it sends the result of `s`; else null.
@@ -25,6 +21,34 @@ const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
   const bool fits =
       next.kind == StepKind::Send && next.after == plan::kNone && same_pieces(plan, plan.steps[s].pieces, next.pieces);
   return fits ? &next : nullptr;
+}
+
+/// Pieces of a block that is cut in two ways are taken to overlap.
+bool overlap(const plan::Piece& a, const plan::Piece& b) {
+  const bool apart = a.partition == b.partition && (a.last <= b.first || b.last <= a.first);
+  return a.buffer == b.buffer && a.block == b.block && !apart;
+}
+
+/// Does no other step store where this one does? A message may be read there until the call ends, then.
+bool stays(const RankPlan& plan, const Step& step) {
+  return std::all_of(plan.steps.begin(), plan.steps.end(), [&](const Step& other) {
+    if (&other == &step || other.kind == StepKind::Send) return true;
+    const auto begin = plan.pieces.begin();
+    return std::all_of(begin + step.pieces.begin, begin + step.pieces.end, [&](const plan::Piece& mine) {
+      return std::none_of(begin + other.pieces.begin, begin + other.pieces.end,
+                          [&](const plan::Piece& theirs) { return overlap(mine, theirs); });
+    });
+  });
+}
+
+/// The step after step `s` of a lane if `s` sends what it copies; else null.
+const Step* copy_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
+  if (s + 1 == lane.steps.end || plan.steps[s].kind != StepKind::Send) return nullptr;
+  const Step& next = plan.steps[s + 1];
+  if (next.after != plan::kNone || next.operands.size() != 1) return nullptr;
+  const plan::Operand& operand = plan.operands[next.operands.begin];
+  const bool fits = operand.peer == kNoRank && same_pieces(plan, plan.steps[s].pieces, operand.pieces);
+  return fits && stays(plan, next) ? &next : nullptr;
 }
 
 /// Calls visit(piece) for every piece that a step reads, except for sends that are fused to the step before them.
@@ -61,14 +85,20 @@ bool only_sent(const RankPlan& plan, plan::Range pieces, const std::vector<bool>
 
 }  // namespace
 
-std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
+std::vector<std::vector<Draft>> fuse(const RankPlan& plan, const std::function<bool(const Step&)>& with_copy) {
   std::vector<std::vector<Draft>> lanes;
   const std::vector<bool> read = scratch_read(plan);
   for (const plan::Lane& lane : plan.lanes) {
     auto& drafts = lanes.emplace_back();
     for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
       const Step& step = plan.steps[s];
-      Draft draft{.step = &step, .index = s - lane.steps.begin, .store = step.kind != StepKind::Send};
+      const uint32_t index = s - lane.steps.begin;
+      if (const Step* copy = copy_of(plan, lane, s); copy != nullptr && with_copy(step)) {
+        drafts.push_back({.step = copy, .send = &step, .index = index, .store = true});
+        ++s;
+        continue;
+      }
+      Draft draft{.step = &step, .index = index, .store = step.kind != StepKind::Send};
       if (const Step* send = send_of(plan, lane, s)) {
         draft.send = send;
         draft.store = send->pieces.size() != 0 && !only_sent(plan, send->pieces, read);

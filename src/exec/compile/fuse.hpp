@@ -1,23 +1,26 @@
-// The first half of lowering, which needs no sizes: which steps of a plan become one instruction.
+// The first half of lowering: which steps of a plan become one instruction.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "plan/plan.hpp"
 
 namespace tutti::exec {
 
-/// One instruction before it is scaled: a step, and the send of its result if that is fused to it.
+/// One instruction before it is scaled: a step, and the send of its result, or of what it copies, that is fused to it.
 struct Draft {
   const plan::Step* step = nullptr;
   const plan::Step* send = nullptr;
-  uint32_t index = 0;  ///< of the step, within its lane
+  uint32_t index = 0;  ///< of the first of them, within its lane
   bool store = false;  ///< the result is stored in local memory
 };
 
-/// Fuses the steps of every lane into drafts of instructions, by lane.
-std::vector<std::vector<Draft>> fuse(const plan::RankPlan& plan);
+/// Fuses the steps of every lane into drafts of instructions, by lane: a step and the send of its result, and the sends
+/// that `with_copy` names to the copy that follows.
+std::vector<std::vector<Draft>> fuse(const plan::RankPlan& plan,
+                                     const std::function<bool(const plan::Step& send)>& with_copy);
 
 /// Which blocks of the output are read again.
 std::vector<bool> output_read(const plan::RankPlan& plan);

@@ -29,7 +29,8 @@ class Scaling {
     if (geometry.nontemporal) output_read_ = output_read(plan);
   }
 
-  WindowProgram scale(const std::vector<std::vector<Draft>>& lanes) {
+  WindowProgram scale() {
+    const auto lanes = fuse(plan_, [&](const Step& send) { return reads_once(send); });
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       Range ops{static_cast<uint32_t>(program_.ops.size()), 0};
       for (const Draft& draft : lanes[lane]) add(draft, static_cast<uint32_t>(lane), lanes);
@@ -44,6 +45,14 @@ class Scaling {
   }
 
  private:
+  /// What is sent and copied is read once by one instruction, or twice by two, so that the message's readers need not
+  /// wait for the copy. In a call of several rounds they do not wait, as they are busy with the round before; and an
+  /// instruction costs more than it saves if the message is inline, or on a GPU.
+  bool reads_once(const Step& send) const {
+    const bool waited_for = geometry_.method->is_on_host() && geometry_.window >= geometry_.count;
+    return !waited_for || total(layout_.runs_of(send.pieces)) <= link::kInlineBytes;
+  }
+
   void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
     Instruction op{.shape = draft.step->shape, .completes = draft.step->completes, .step = draft.index};
     op.has_pieces = draft.step->pieces.size() != 0;
@@ -234,11 +243,10 @@ Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& tr
   program.width = static_cast<uint32_t>(std::clamp<uint64_t>(wanted.width, 1, program.rounds));
   program.window_bytes = geometry.window * geometry.element_bytes;
   program.scratch_bytes = plan.scratch_blocks * Layout::scratch_window(geometry);
-  const auto drafts = fuse(plan);
   LinkTable links(program, traits, form_of(*program.method, program.width));
   const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;
-  program.last = Scaling(plan, geometry, rest, links, program).scale(drafts);
-  if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale(drafts);
+  program.last = Scaling(plan, geometry, rest, links, program).scale();
+  if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale();
   program.fenced = plan.scratch_blocks > 0;
   const auto offers = [](const WindowProgram& window) {
     return std::any_of(window.ops.begin(), window.ops.end(),

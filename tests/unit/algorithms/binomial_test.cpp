@@ -54,7 +54,7 @@ TEST(Binomial, AllReduceGoesUpAndDownOnLanesOfTheirOwn) {
 }
 
 TEST(Binomial, BroadcastGoesDown) {
-  EXPECT_EQ(steps_of({Collective::Broadcast, "binomial"}, 4, 0), (Words{"copy out = in", "lend out > 1 2"}));
+  EXPECT_EQ(steps_of({Collective::Broadcast, "binomial"}, 4, 0), (Words{"lend in > 1 2", "copy out = in"}));
   EXPECT_EQ(steps_of({Collective::Broadcast, "binomial"}, 4, 2), (Words{"recv out < 0", "lend out > 3"}));
 }
 

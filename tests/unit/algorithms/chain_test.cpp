@@ -10,7 +10,7 @@ using Words = std::vector<std::string>;
 
 TEST(Chain, BroadcastGoesDown) {
   const Candidate broadcast{Collective::Broadcast, "chain"};
-  EXPECT_EQ(steps_of(broadcast, 3, 0), (Words{"copy out = in", "lend out > 1"}));
+  EXPECT_EQ(steps_of(broadcast, 3, 0), (Words{"lend in > 1", "copy out = in"}));
   EXPECT_EQ(steps_of(broadcast, 3, 1), (Words{"recv out < 0", "lend out > 2"}));
   EXPECT_EQ(steps_of(broadcast, 3, 2), Words{"recv out < 1"});
 }

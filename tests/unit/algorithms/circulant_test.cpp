@@ -16,7 +16,7 @@ TEST(Circulant, ReduceScatterOfFiveHalvesToThreeTwoOne) {
 
 TEST(Circulant, AllGatherIsThatBackwards) {
   EXPECT_EQ(steps_of({Collective::AllGather, "circulant"}, 5, 0),
-            (Words{"copy out#0 = in", "lend out#0 > 4", "recv out#1 < 1", "lend out#0 > 3", "recv out#2 < 2",
+            (Words{"lend in > 4", "copy out#0 = in", "recv out#1 < 1", "lend out#0 > 3", "recv out#2 < 2",
                    "lend out#0,out#1 > 2", "recv out#3,out#4 < 3"}));
 }
 

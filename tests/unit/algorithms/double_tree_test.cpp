@@ -67,8 +67,8 @@ TEST(DoubleTree, AllReduceSendsHalfUpAndDownEitherTree) {
 
 TEST(DoubleTree, BroadcastHasTheRootAboveBothTrees) {
   const Candidate broadcast{Collective::Broadcast, "double_tree"};
-  EXPECT_EQ(steps_of(broadcast, 6, 0), (Words{"copy out[0/2] = in[0/2]", "lend out[0/2] > 4", "|",
-                                              "copy out[1/2] = in[1/2]", "lend out[1/2] > 5"}));
+  EXPECT_EQ(steps_of(broadcast, 6, 0),
+            (Words{"lend in[0/2] > 4", "copy out[0/2] = in[0/2]", "|", "lend in[1/2] > 5", "copy out[1/2] = in[1/2]"}));
   EXPECT_EQ(steps_of(broadcast, 6, 4), (Words{"recv out[0/2] < 0", "lend out[0/2] > 2 5", "|", "recv out[1/2] < 3"}));
   EXPECT_EQ(steps_of(broadcast, 6, 1), (Words{"recv out[0/2] < 2", "|", "recv out[1/2] < 5"}));  // a leaf of both
 }

@@ -67,9 +67,9 @@ TEST(Hierarchical, AllGatherSendsEachBlockToEachGroupOnce) {
   const Candidate all_gather{Collective::AllGather, "hierarchical"};
   EXPECT_EQ(
       steps_of(all_gather, kUneven, 2),
-      (Words{"copy out#2 = in", "lend out#2 > 3 4", "recv out#3 < 3", "recv out#4 < 4", "|",
+      (Words{"lend in > 3 4", "copy out#2 = in", "recv out#3 < 3", "recv out#4 < 4", "|",
              "after 3: lend out#2,out#4 > 0", "recv out#0 < 0", "|", "after 5: lend out#0 > 3 4", "recv out#1 < 3"}));
-  EXPECT_EQ(steps_of(all_gather, kUneven, 4), (Words{"copy out#4 = in", "lend out#4 > 2 3", "recv out#2 < 2",
+  EXPECT_EQ(steps_of(all_gather, kUneven, 4), (Words{"lend in > 2 3", "copy out#4 = in", "recv out#2 < 2",
                                                      "recv out#3 < 3", "|", "|", "recv out#1 < 3", "recv out#0 < 2"}));
 }
 
@@ -86,14 +86,14 @@ TEST(Hierarchical, ReduceScatterHandsExtrasTheirs) {
 TEST(Hierarchical, AllToAllCollectsForEachRail) {
   const Candidate all_to_all{Collective::AllToAll, "hierarchical"};
   EXPECT_EQ(steps_of(all_to_all, kUneven, 1),
-            (Words{"copy out#1 = in#1", "lend in#0,in#2,in#4 > 0", "recv out#0,scratch < 0", "|",
-                   "after 2: send scratch,in#3 > 3", "recv out#2,out#3,out#4 < 3", "|"}));
+            (Words{"lend in#0,in#2,in#4 > 0", "recv out#0,scratch < 0", "copy out#1 = in#1", "|",
+                   "after 1: send scratch,in#3 > 3", "recv out#2,out#3,out#4 < 3", "|"}));
   EXPECT_EQ(steps_of(all_to_all, kUneven, 2),
-            (Words{"copy out#2 = in#2", "lend in#3,in#1 > 3", "recv out#4,scratch#1 < 4", "lend in#4 > 4",
-                   "recv out#3,scratch#0 < 3", "|", "after 4: send in#0,scratch#0,scratch#1 > 0",
+            (Words{"lend in#3,in#1 > 3", "recv out#4,scratch#1 < 4", "lend in#4 > 4", "recv out#3,scratch#0 < 3",
+                   "copy out#2 = in#2", "|", "after 3: send in#0,scratch#0,scratch#1 > 0",
                    "recv out#0,scratch#2,out#1,scratch#3 < 0", "|", "after 6: send scratch#2,scratch#3 > 4"}));
   EXPECT_EQ(steps_of(all_to_all, kUneven, 4),
-            (Words{"copy out#4 = in#4", "lend in#2,in#0 > 2", "recv out#3 < 3", "lend in#3,in#1 > 3", "recv out#2 < 2",
+            (Words{"lend in#2,in#0 > 2", "recv out#3 < 3", "lend in#3,in#1 > 3", "recv out#2 < 2", "copy out#4 = in#4",
                    "|", "|", "recv out#0,out#1 < 2"}));
 }
 

@@ -14,7 +14,7 @@ TEST(OneShot, AllReducePublishesOnceAndFoldsInRankOrder) {
 
 TEST(OneShot, AllGatherPublishesOnce) {
   EXPECT_EQ(steps_of({Collective::AllGather, "one_shot"}, 3, 1),
-            (Words{"copy out#1 = in", "lend out#1 > 2 0", "recv out#2 < 2", "recv out#0 < 0"}));
+            (Words{"lend in > 2 0", "copy out#1 = in", "recv out#2 < 2", "recv out#0 < 0"}));
 }
 
 TEST(OneShot, ReduceScatterSendsEachBlockToItsOwner) {
@@ -28,7 +28,7 @@ TEST(OneShot, AllToAllSendsEverythingBeforeItReceives) {
 }
 
 TEST(OneShot, BroadcastAndReduceAreTheRootsWork) {
-  EXPECT_EQ(steps_of({Collective::Broadcast, "one_shot"}, 3, 0), (Words{"copy out = in", "lend out > 1 2"}));
+  EXPECT_EQ(steps_of({Collective::Broadcast, "one_shot"}, 3, 0), (Words{"lend in > 1 2", "copy out = in"}));
   EXPECT_EQ(steps_of({Collective::Broadcast, "one_shot"}, 3, 2), Words{"recv out < 0"});
   EXPECT_EQ(steps_of({Collective::Reduce, "one_shot"}, 3, 0), Words{"complete out = in + <1 + <2"});
   EXPECT_EQ(steps_of({Collective::Reduce, "one_shot"}, 3, 2), Words{"lend in > 0"});

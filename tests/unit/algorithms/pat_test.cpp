@@ -12,7 +12,7 @@ const Candidate kAllGather{Collective::AllGather, "pat"};
 const Candidate kReduceScatter{Collective::ReduceScatter, "pat"};
 
 TEST(Pat, AllGatherOfFiveGoesFarFirst) {
-  EXPECT_EQ(steps_of(kAllGather, 5, 0), (Words{"copy out#0 = in", "lend out#0 > 4", "recv out#1 < 1", "lend out#0 > 2",
+  EXPECT_EQ(steps_of(kAllGather, 5, 0), (Words{"lend in > 4", "copy out#0 = in", "recv out#1 < 1", "lend out#0 > 2",
                                                "recv out#3 < 3", "lend out#0,out#3 > 1", "recv out#4,out#2 < 4"}));
 }
 

@@ -22,13 +22,13 @@ TEST(RecursiveDoubling, AllReduceFoldsAPairIntoItsEvenRank) {
 
 TEST(RecursiveDoubling, AllGatherOfThreeNeedsTwoSteps) {
   EXPECT_EQ(steps_of({Collective::AllGather, "recursive_doubling"}, 3, 0),
-            (Words{"copy out#0 = in", "lend out#0 > 2", "recv out#1 < 1", "lend out#0 > 1", "recv out#2 < 2"}));
+            (Words{"lend in > 2", "copy out#0 = in", "recv out#1 < 1", "lend out#0 > 1", "recv out#2 < 2"}));
 }
 
 TEST(RecursiveDoubling, AllGatherPutsAllItHasIntoOneMessage) {
   EXPECT_EQ(
       steps_of({Collective::AllGather, "recursive_doubling"}, 4, 3),
-      (Words{"copy out#3 = in", "lend out#3 > 2", "recv out#0 < 0", "lend out#3,out#0 > 1", "recv out#1,out#2 < 1"}));
+      (Words{"lend in > 2", "copy out#3 = in", "recv out#0 < 0", "lend out#3,out#0 > 1", "recv out#1,out#2 < 1"}));
 }
 
 TEST(RecursiveDoubling, BroadcastScattersThenGathers) {

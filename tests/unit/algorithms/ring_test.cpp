@@ -23,7 +23,7 @@ TEST(Ring, OfOneIsACopy) {
 
 TEST(Ring, AllGatherPassesOnWhatItHeardLast) {
   EXPECT_EQ(steps_of({Collective::AllGather, "ring"}, 3, 0),
-            (Words{"copy out#0 = in", "lend out#0 > 1", "recv out#2 < 2", "lend out#2 > 1", "recv out#1 < 2"}));
+            (Words{"lend in > 1", "copy out#0 = in", "recv out#2 < 2", "lend out#2 > 1", "recv out#1 < 2"}));
 }
 
 TEST(Ring, ReduceScatterStartsABlockAfterItsOwner) {
@@ -40,9 +40,9 @@ TEST(Ring, OfTwoDirectionsHasHalfOfTheDataInEach) {
                    "lend scratch[5/6] > 0", "complete out[3/6] = <2 + in[3/6]", "lend out[3/6] > 0",
                    "recv out[4/6] < 2", "lend out[4/6] > 0", "recv out[5/6] < 2"}));
   EXPECT_EQ(steps_of({Collective::AllGather, name}, 3, 1),
-            (Words{"copy out#1[0/2] = in[0/2]", "lend out#1[0/2] > 2", "recv out#0[0/2] < 0", "lend out#0[0/2] > 2",
-                   "recv out#2[0/2] < 0", "|", "copy out#1[1/2] = in[1/2]", "lend out#1[1/2] > 0",
-                   "recv out#2[1/2] < 2", "lend out#2[1/2] > 0", "recv out#0[1/2] < 2"}));
+            (Words{"lend in[0/2] > 2", "copy out#1[0/2] = in[0/2]", "recv out#0[0/2] < 0", "lend out#0[0/2] > 2",
+                   "recv out#2[0/2] < 0", "|", "lend in[1/2] > 0", "copy out#1[1/2] = in[1/2]", "recv out#2[1/2] < 2",
+                   "lend out#2[1/2] > 0", "recv out#0[1/2] < 2"}));
   EXPECT_EQ(
       steps_of({Collective::ReduceScatter, name}, 3, 1),
       (Words{"lend in#0[0/2] > 2", "fold scratch[0/2] = <0 + in#2[0/2]", "send scratch[0/2] > 2",

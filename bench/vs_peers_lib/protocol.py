@@ -147,7 +147,8 @@ class Run:
 
     def _cell(self, launch, ranks, collective, size, groups, index):
         out = self.out.get((ranks, collective, size), set())
-        order = [name for name, group in groups.items() if name not in out and size >= group.program.smallest]
+        order = [name for name, group in groups.items() if name not in out and size >= group.program.smallest and
+                 collective not in group.program.lacks]
         together = 1 if size >= LONG else max(1, len(order))
         if 2 * ranks * size * together + SPARE_MEMORY > free_memory():
             together = 1

@@ -96,7 +96,8 @@ class Page:
             "written before each call and every output read after it, that time subtracted.",
             "",
             "*Debian's best* is the fastest of Debian's Open MPI (ob1 with and without CMA, UCX, coll/sm) and MPICH "
-            "(with and without CMA); the *others* are newer releases from PyPI, and Gloo. The *ceiling* is the same "
+            "(with and without CMA); the *others* are newer releases from PyPI, oneCCL, and Gloo, alone and in "
+            "PyTorch. The *ceiling* is the same "
             "exchange by hand through memory that all ranks can reach: the least bytes that can move, all cores at "
             "work; it is a bound, measured by the same loop in the same run."]
 

@@ -28,6 +28,23 @@
 
 namespace tutti::exec {
 
+/// A Reduce with a `Filling` chooses how an instruction's slot is filled.
+template <class Reduce>
+concept ChoosesStores = requires {
+  typename Reduce::Filling;
+};
+struct NoFilling {};
+template <class Reduce>
+struct FillingIn {
+  using Type = NoFilling;
+};
+template <ChoosesStores Reduce>
+struct FillingIn<Reduce> {
+  using Type = typename Reduce::Filling;
+};
+template <class Reduce>
+using FillingOf = typename FillingIn<Reduce>::Type;
+
 template <class Group, class Wire, class Reduce, class Remote>
 struct Interpreter : Readiness<Group, Wire, Remote> {
   using Memory = typename Wire::Words;
@@ -40,10 +57,12 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     const Outcome outcome = begin_step(group, rank, lane, step);
     if (step.op == nullptr) return outcome;
     if (moves_segments(*step.op)) {
+      if constexpr (ChoosesStores<Reduce>) Reduce::begin(rank, *step.op, step.filling);
       TUTTI_HD_ROLLED
       for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) {
         move_segment(group, rank, lane, step, s);
       }
+      if constexpr (ChoosesStores<Reduce>) Reduce::end(*step.op, step.filling);
     }
     return end_step(group, rank, lane, step);
   }
@@ -54,10 +73,11 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
   struct Step {
     const Instruction* op = nullptr;
     unsigned char* slot = nullptr;
+    [[no_unique_address]] FillingOf<Reduce> filling;
   };
   TUTTI_HD static Step step_of(RankState& rank, LaneState& lane) {
     const Instruction* const op = lane.next;
-    return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr};
+    return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr, {}};
   }
 
   TUTTI_HD static bool moves_segments(const Instruction& op) {
@@ -98,8 +118,12 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     set_operands<Reduce>(lane, op, segment, operands, group.thread(), group.threads());
     group.sync();
     unsigned char* const to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
-    Reduce::run(group, rank.arithmetic, op, segment, to, step.slot == nullptr ? nullptr : step.slot + segment.at,
-                operands);
+    unsigned char* const slot = step.slot == nullptr ? nullptr : step.slot + segment.at;
+    if constexpr (ChoosesStores<Reduce>) {
+      Reduce::run(group, rank.arithmetic, op, segment, to, slot, operands, step.filling);
+    } else {
+      Reduce::run(group, rank.arithmetic, op, segment, to, slot, operands);
+    }
   }
 
   [[gnu::always_inline]] TUTTI_HD static Outcome end_step(const Group& group, RankState& rank, LaneState& lane,

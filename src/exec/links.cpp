@@ -8,6 +8,7 @@ namespace tutti::exec {
 namespace {
 
 constexpr uint64_t kAlignment = 128;
+constexpr uint64_t kMostSlots = 512;
 
 uint64_t round_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -18,6 +19,7 @@ uint32_t Links::out(const LinkId& link) {
   if (known != out_numbers_.end()) return known->second;
   outs_.push_back(connector_.connect_out(link.peer, link.link_lane));
   outs_.back().link_lane = link.link_lane;
+  out_ids_.push_back(link);
   return out_numbers_[link] = static_cast<uint32_t>(outs_.size() - 1);
 }
 
@@ -29,18 +31,30 @@ uint32_t Links::in(const LinkId& link) {
   return in_numbers_[link] = static_cast<uint32_t>(ins_.size() - 1);
 }
 
-OwnedStage::OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> links) : outs(std::move(links)) {
+StoreChoice& Links::stores(const std::vector<uint32_t>& outs) {
+  std::vector<LinkId> readers;
+  for (const uint32_t out : outs) {
+    const LinkId& link = out_ids_[out];
+    readers.push_back({link.peer, link.link_lane / link::kThreadLinkLanes * link::kThreadLinkLanes});
+  }
+  return stores_[readers];
+}
+
+OwnedStage::OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> links, StoreChoice* stores) : outs(std::move(links)) {
   stage.slot_bytes = round_up(slot_bytes);
   stage.readers = static_cast<uint32_t>(outs.size());
   stage.outs = outs.data();
+  stage.stores = stores;
 }
 
 uint32_t Staging::slots_for(uint64_t one_each) const {
   const uint64_t all = arena_.staging_bytes();
   if (one_each * link::kSlots > all / 2) return link::kFewestSlots;
-  const uint64_t programs = machine_constants().staged_programs;
-  return static_cast<uint32_t>(
-      std::clamp<uint64_t>(all / programs / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
+  const bool is_long = one_each >= machine_constants().ring_from;
+  const uint64_t ring = is_long ? machine_constants().long_ring : machine_constants().short_ring;
+  const uint64_t bytes = std::min(all / machine_constants().staged_programs, ring);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / std::max<uint64_t>(1, one_each),
+                                                    is_long ? link::kSlots : link::kFewestSlots, kMostSlots));
 }
 
 bool Staging::assign(std::span<OwnedStage* const> stages) {

@@ -8,6 +8,7 @@
 
 #include "exec/program.hpp"
 #include "exec/state.hpp"
+#include "exec/store_choice.hpp"
 #include "link/arena.hpp"
 #include "link/link.hpp"
 #include "link/traits.hpp"
@@ -36,18 +37,23 @@ class Links {
   const std::vector<link::OutLink>& outs() const { return outs_; }
   std::vector<link::InLink>& ins() { return ins_; }
   const std::vector<link::InLink>& ins() const { return ins_; }
+  /// How stages are filled whose readers are these out-links: one choice for all links to the same peers, of one
+  /// thread. Stays where it is.
+  StoreChoice& stores(const std::vector<uint32_t>& outs);
 
  private:
   Connector& connector_;
   std::map<LinkId, uint32_t> out_numbers_, in_numbers_;
   std::vector<link::OutLink> outs_;
   std::vector<link::InLink> ins_;
+  std::vector<LinkId> out_ids_;
+  std::map<std::vector<LinkId>, StoreChoice> stores_;  ///< by peers, and the first lane of the thread
 };
 
 /// A stage and the tables that it points into.
 struct OwnedStage {
   /// Slots of `slot_bytes` bytes for messages to `outs`, numbers of links. It has no memory yet.
-  OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> outs);
+  OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> outs, StoreChoice* stores = nullptr);
   OwnedStage(const OwnedStage&) = delete;
   OwnedStage& operator=(const OwnedStage&) = delete;
 
@@ -70,9 +76,9 @@ class Staging {
   void reset();
 
  private:
-  /// Slots of each stage, when all stages together take `one_each` bytes with one slot each. Short stages get up to
-  /// kCapacity slots, because the writer then checks more rarely whether a slot is free. kFewestSlots if kSlots would
-  /// take more than half of the staging memory.
+  /// Slots of each stage, when all stages together take `one_each` bytes with one slot each: a short ring of short
+  /// messages, a long one of others. kFewestSlots if kSlots would take more than half of the staging
+  /// memory.
   uint32_t slots_for(uint64_t one_each) const;
 
   link::Arena& arena_;

@@ -16,7 +16,8 @@ struct FoldCall;
 
 namespace tutti::exec {
 
-struct HostLane;  // exec/host/host_lane.hpp
+struct HostLane;    // exec/host/host_lane.hpp
+class StoreChoice;  // exec/store_choice.hpp
 
 /// GaveUp: the host has ended the call while the group waited amid a move.
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault, GaveUp };
@@ -89,6 +90,7 @@ struct Stage {
   uint32_t next = 0;               ///< the slot of the next message
   uint64_t* held = nullptr;        ///< [slot][reader]: the count of consumed messages that frees the slot
   const uint32_t* outs = nullptr;  ///< the readers' out-links
+  StoreChoice* stores = nullptr;   ///< on a host: how slots are filled
 };
 
 /// One rank in one call; or one replica, if the program is wider than one.

@@ -24,7 +24,7 @@ class Log(unittest.TestCase):
         self.assertEqual(level, "info")
         for words in (r"^communicator of 3 ranks \(tutti [\d.]+\)\n", r"\n  ranks: 0-2 on \S+ \(3 processes\)\n",
                       r"\n  between processes of a host: shm \(local: .+\)\n", r"\n  others' buffers: .+\n",
-                      r"\n  groups: none\n", r"\n  staging memory of a rank: 8M\n", r"\n  waiting: .+\n",
+                      r"\n  groups: none\n", r"\n  staging memory of a rank: 32M\n", r"\n  waiting: .+\n",
                       r"\n    all_reduce: \w+", r"\n    broadcast: \w+"):
             self.assertRegex(block, words)
 
@@ -39,7 +39,7 @@ class Log(unittest.TestCase):
         done = tutti("run", "-n", "3", "--", "sh", "-c",
                      "[ $TUTTI_RANK != 1 ] || export TUTTI_ARENA=1M; exec $0 perf barrier -n 1",
                      TUTTI, env={"TUTTI_LOG": "info"})
-        self.assertIn("staging memory of a rank: 1M (rank 1), 8M (ranks 0, 2)\n", done.stderr)
+        self.assertIn("staging memory of a rank: 1M (rank 1), 32M (ranks 0, 2)\n", done.stderr)
 
     def test_gives_the_reason_for_a_transport(self):
         texts = [text for _, text in told("info", "barrier", env={"TUTTI_TRANSPORT": "tcp"})]

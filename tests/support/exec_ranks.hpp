@@ -154,7 +154,7 @@ class ExecRanks {
             .rules = {.address_from = 0, .direct_store_from = 1}};
   }
   static void give_memory(RankData& data) {
-    data.execution->own_stages();
+    data.execution->own_stages(data.links);
     ASSERT_TRUE(data.staging.assign(data.execution->stages()));
     data.scratch.resize(data.execution->scratch_bytes + 1);
   }

@@ -67,13 +67,14 @@ HostExecution::HostExecution(Program made, uint32_t versions, const Arithmetic& 
   }
 }
 
-void HostExecution::own_stages() {
+void HostExecution::own_stages(Links& all) {
   for (const auto& replica : replicas) {
     std::vector<Stage*> stages;
     for (const StageNeed& need : program().stages) {
       std::vector<uint32_t> links;
       for (const uint32_t out : need.outs) links.push_back(replica->outs[out]);
-      stages_.push_back(&owned_.emplace_back(need.slot_bytes, std::move(links)));
+      StoreChoice& stores = all.stores(links);
+      stages_.push_back(&owned_.emplace_back(need.slot_bytes, std::move(links), &stores));
       stages.push_back(&stages_.back()->stage);
     }
     replica->use(std::move(stages));

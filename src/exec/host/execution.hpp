@@ -75,7 +75,7 @@ class HostExecution final : public Execution {
   HostExecution(Program program, uint32_t versions, const Arithmetic& arithmetic, Links& links);
 
   /// Makes stages of its own, which need memory: see stages().
-  void own_stages();
+  void own_stages(Links& links);
   bool has_memory(uint64_t generation) const { return stages_.empty() || stages_.front()->generation == generation; }
   std::span<OwnedStage* const> stages() const { return stages_; }
 

@@ -46,7 +46,7 @@ std::unique_ptr<Execution> HostBackend::compile(const plan::RankPlan& plan, cons
   const PeerTraits traits = traits_of(peers_of(plan, geometry));
   auto made = std::make_unique<HostExecution>(lower(plan, geometry, traits), kScratchVersions, arithmetic_of(reduction),
                                               links_);
-  made->own_stages();
+  made->own_stages(links_);
   return made;
 }
 
@@ -76,7 +76,7 @@ std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
       for (const uint32_t out : need.outs) outs.push_back(execution.replicas.front()->outs[out]);
       const uint64_t bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(need.slot_bytes));
       auto& stage = shared_stages_[{outs, bytes}];
-      if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs);
+      if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs, &links_.stores(outs));
       OwnedStage* const one = stage.get();
       if (stage->generation != staging_.generation() && !staging_.assign({&one, 1})) {
         drain_staging().throw_if_bad();

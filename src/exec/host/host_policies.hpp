@@ -1,8 +1,11 @@
 // The interpreter's policies for the host, where the group is one thread.
 #pragma once
 
+#include <chrono>
+
 #include "exec/host/remote_access.hpp"
 #include "exec/interpreter.hpp"
+#include "exec/store_choice.hpp"
 #include "link/host_memory.hpp"
 #include "reduce/fold.hpp"
 
@@ -21,6 +24,41 @@ struct HostReduce : InMemory {
   static void copy(const HostGroup&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
     copy_bytes(reinterpret_cast<std::byte*>(to), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
   }
+
+  /// How the slot of an instruction is filled.
+  struct Filling {
+    bool streamed = false;
+    StoreChoice* timed = nullptr;
+    std::chrono::steady_clock::time_point begin;
+  };
+  [[gnu::always_inline]] static void begin(const RankState& rank, const Instruction& op, Filling& filling) {
+    if (op.slot == Slot::Stage && op.bytes >= StoreChoice::kFrom) choose(*rank.stages[op.stage]->stores, op, filling);
+  }
+  [[gnu::noinline]] static void choose(StoreChoice& stores, const Instruction& op, Filling& filling) {
+    if (op.arrivals.begin != op.arrivals.end) {  // how long it takes says more of its messages
+      filling.streamed = stores.streams();
+      return;
+    }
+    filling.streamed = stores.next(op.bytes);
+    if (!stores.timed()) return;
+    filling.timed = &stores;
+    filling.begin = std::chrono::steady_clock::now();
+  }
+  [[gnu::always_inline]] static void end(const Instruction& op, const Filling& filling) {
+    if (filling.timed != nullptr) time(op, filling);
+  }
+  [[gnu::noinline]] static void time(const Instruction& op, const Filling& filling) {
+    filling.timed->took(filling.begin, std::chrono::steady_clock::now(), op.bytes);
+  }
+
+  static void run(const HostGroup& group, const Arithmetic& how, const Instruction& op, const Segment& segment,
+                  unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
+                  const Filling& filling) {
+    if (slot == nullptr || !filling.streamed) return run(group, how, op, segment, to, slot, operands);
+    // What is streamed is the first destination. Nothing is copied to itself: `to` is none, then.
+    const bool in_place = op.sources == 1 && !(how.scale != nullptr && segment.raw >= 0) && to == operands[0];
+    run(group, how, op, segment, slot, in_place ? nullptr : to, operands, true);
+  }
   /// `past`: store the local copy past the cache even if the instruction is not nontemporal.
   static void run(const HostGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands, bool past = false) {
@@ -30,7 +68,7 @@ struct HostReduce : InMemory {
     const auto* src = reinterpret_cast<const std::byte* const*>(operands);
     if (op.sources == 1 && !scale) {
       if (dst == src[0]) dst = nullptr;  // in place: already there
-      if (dst != nullptr || dst2 != nullptr) copy_bytes(dst, dst2, src[0], segment.bytes, op.nontemporal);
+      if (dst != nullptr || dst2 != nullptr) copy_bytes(dst, dst2, src[0], segment.bytes, op.nontemporal || past);
       return;
     }
     if (dst == nullptr && dst2 == nullptr) return;

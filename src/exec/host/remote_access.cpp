@@ -138,22 +138,25 @@ Outcome unreadable(RankState& rank, const LaneState& lane, const link::InLink& i
 /// Moves all segments. With direct stores claimed, the result is also stored to HostLane::direct_to, without a slot.
 Outcome move_segments(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
   const Tables& tables = *lane.tables;
+  HostReduce::Filling filling;
+  if (slot != nullptr) HostReduce::begin(rank, op, filling);
   for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
     const Segment& segment = tables.segments[s];
     const bool elsewhere = set_operands(lane, op, segment, lane.operands);
     unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
     unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
     if (!elsewhere && lane.host->direct_stores == 0) {
-      HostReduce::run({}, rank.arithmetic, op, segment, to, to_slot, lane.operands);
+      HostReduce::run({}, rank.arithmetic, op, segment, to, to_slot, lane.operands, filling);
     } else if (!elsewhere && lane.host->direct_stores == 1) {
       HostRemoteAccess::store_direct(rank.arithmetic, op, segment, to, lane);
     } else {
       const CmaResult result = HostRemoteAccess::run_tiled(rank.arithmetic, op, segment, to, to_slot,
-                                                           tables.sources + segment.sources, lane);
+                                                           tables.sources + segment.sources, lane, filling.streamed);
       if (result.error != 0)
         return unreadable(rank, lane, arrival_link(rank, lane, op, result.message), op, result.error);
     }
   }
+  HostReduce::end(op, filling);
   return Outcome::Progress;
 }
 
@@ -242,7 +245,8 @@ void HostRemoteAccess::store_direct(const Arithmetic& how, const Instruction& op
 }
 
 CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment,
-                                      unsigned char* to, unsigned char* slot, const Ref* sources, LaneState& lane) {
+                                      unsigned char* to, unsigned char* slot, const Ref* sources, LaneState& lane,
+                                      bool streamed) {
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
   if (straight) return {link::cma_read(process_of(lane.arrivals[0]), lane.operands[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
@@ -265,7 +269,7 @@ CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& 
       store_direct(how, op, tile, to, lane);
       copy_to_other_readers(op, tile.at, tile.bytes, to, lane);
     } else {
-      HostReduce::run({}, how, op, tile, to, slot, lane.operands);
+      HostReduce::run({}, how, op, tile, to, slot, lane.operands, {.streamed = streamed});
       for (uint32_t k = 0; k < op.sources; ++k) lane.operands[k] += tile.bytes;  // the CMA ones are set again
     }
     if (to != nullptr) to += tile.bytes;

@@ -42,8 +42,9 @@ struct HostRemoteAccess {
   static void store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                            LaneState& lane);
   /// As HostReduce::run, tile by tile: for sources in other processes, and for several direct stores of the result.
+  /// `streamed`: the slot is filled past the cache.
   static CmaResult run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                             unsigned char* slot, const Ref* sources, LaneState& lane);
+                             unsigned char* slot, const Ref* sources, LaneState& lane, bool streamed = false);
 
   /// Cooperative copy: copies the next tiles of the lane's message from its first operand to `to`, which lies in
   /// `region` if that has an id. The first call offers the destination to the writer. 0; kWait while the writer copies

@@ -17,6 +17,7 @@ void warm(const Replica& replica, LaneState& lane) {
   lane.host->warm = lane.round + 1;
   constexpr uint64_t kLine = 64, kMax = MachineConstants::warm_slot;
   for (const Stage* stage : replica.stages()) {
+    if (stage->stores->streams()) continue;
     const unsigned char* slot = stage->base + stage->next * stage->slot_bytes;
     const uint64_t bytes = std::min(stage->slot_bytes, kMax);
     for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);

@@ -119,7 +119,7 @@ class BlockRanks {
       const PeerTraits traits(static_cast<size_t>(ranks), pushes ? one.connector->traits(0) : link::LinkTraits{});
       const Arithmetic sum{.fold = fold_function(DType::U32, Op::Sum), .element_bytes = 4};
       one.execution = std::make_unique<HostExecution>(lower(plan, geometry, traits), 4, sum, *one.links);
-      one.execution->own_stages();
+      one.execution->own_stages(*one.links);
       EXPECT_TRUE(one.staging.assign(one.execution->stages()));
       one.scratch.resize(one.execution->scratch_bytes + 1);
       one.replica().bind({.in = one.in.data(), .out = one.out.data(), .tag = 42}, one.scratch.data(), *one.links);

@@ -42,6 +42,24 @@ TEST_F(StagingOfAnArena, GivesStagesThatDoNotOverlap) {
   EXPECT_EQ(one.generation, staging.generation());
 }
 
+TEST(Staging, OfShortMessagesIsAShortRingAndOfOthersALongOne) {
+  const MachineConstants& machine = machine_constants();
+  std::vector<unsigned char> memory(machine.process_arena);
+  link::Arena arena(memory.data(), memory.size());
+  Staging staging(arena);
+  const auto slots = [&](uint64_t bytes) {
+    OwnedStage one(bytes, {0});
+    OwnedStage* const stage = &one;
+    EXPECT_TRUE(staging.assign({&stage, 1}));
+    return one.stage.slots;
+  };
+  EXPECT_EQ(slots(256), machine.short_ring / 256);
+  EXPECT_EQ(slots(machine.ring_from / 2), link::kFewestSlots);
+  EXPECT_NEAR(slots(machine.ring_from) * double(machine.ring_from), double(machine.long_ring), 0.1 * machine.long_ring);
+  EXPECT_NEAR(slots(64 << 10) * 65536.0, double(machine.long_ring), 0.1 * machine.long_ring);
+  EXPECT_EQ(slots(1 << 20), link::kSlots);
+}
+
 TEST(Arena, MakesMemoryUsableWhenItIsNeeded) {
   std::vector<unsigned char> memory(1 << 20);
   std::vector<std::pair<uint64_t, uint64_t>> made;  // [begin, end)

@@ -22,7 +22,7 @@ struct WideRank {
     const Geometry geometry{.count = kCount, .window = kCount / kWidth, .element_bytes = 4, .width = kWidth};
     const Arithmetic sum{.fold = fold_function(DType::U32, Op::Sum), .element_bytes = 4};
     execution = std::make_unique<HostExecution>(lower(plan, geometry, PeerTraits(2)), 4, sum, links);
-    execution->own_stages();
+    execution->own_stages(links);
     EXPECT_TRUE(staging.assign(execution->stages()));
     for (const auto& replica : execution->replicas) {
       replica->bind({.in = in.data(), .out = out.data(), .tag = 42}, nullptr, links);

@@ -1,0 +1,73 @@
+// How staging slots are filled: by ordinary stores, or past the cache.
+//
+// A slot's lines are in the cores of those who read it last. Where these share a cache with the writer, ordinary stores
+// are best: readers find the bytes there. Where they do not, each line that is stored to must first be given up on the
+// other side, which took 15 times as long as streaming the bytes to memory, from where the readers get them as fast as
+// from a far cache (bench/results/tried.md). Which it is differs from peer to peer, and changes while a program runs,
+// where a virtual machine is moved between cores. So the writer times some of its own stores, and chooses.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "base/env.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::exec {
+
+/// The choice for stages with the same readers. Used by the thread that runs their lanes.
+class StoreChoice {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  /// Messages of fewer bytes are not worth a look at the clock.
+  static constexpr uint64_t kFrom = MachineConstants::streamed_from;
+
+  /// A message begins. Returns whether it is streamed.
+  bool next(uint64_t bytes) {
+    ++messages_;
+    if (probing_) ordinary_ += bytes;
+    return streams();
+  }
+  bool streams() const { return streams_ && !probing_; }
+  /// Should the message that has begun be timed?
+  bool timed() const { return !forced_ && (messages_ % kTimed == 0 || differing_ > 0 || decides()); }
+  void took(Clock::time_point begin, Clock::time_point end, uint64_t bytes) {
+    const double each = std::chrono::duration<double>(end - begin).count() / static_cast<double>(bytes);
+    if (streams()) {
+      streamed_ = std::min(each, streamed_ * kRise);  // not what an interrupt took
+      if (end >= next_probe_) probing_ = true, ordinary_ = 0;
+    } else if (!probing_ || decides()) {
+      judge(each > std::min(streamed_, kUnknown) + machine_constants().streamed_gain, end);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kTimed = 8;      ///< of so many messages one is timed
+  static constexpr uint32_t kDiffering = 3;  ///< messages in a row that change the choice
+  static constexpr double kRise = 1.05, kUnknown = 0.05e-9;
+  static constexpr Clock::duration kProbed = std::chrono::milliseconds(200);
+
+  /// The slots from here on were filled by ordinary stores the last time, too: so these take what they do in the end.
+  bool decides() const { return probing_ && ordinary_ > machine_constants().long_ring; }
+  void judge(bool dear, Clock::time_point now) {
+    if (dear != streams_ && ++differing_ < kDiffering) return;
+    if (dear != streams_) streamed_ = kUnknown;
+    streams_ = dear;
+    differing_ = 0;
+    probing_ = false;
+    next_probe_ = now + kProbed;
+  }
+
+  const bool forced_ = env().stream_staging.has_value();
+  bool streams_ = env().stream_staging.value_or(false);
+  bool probing_ = false;        ///< stores are ordinary for a while, to see whether they still take longer
+  uint32_t messages_ = 0;       ///< that have begun
+  uint32_t differing_ = 0;      ///< in a row, that speak against the choice
+  uint64_t ordinary_ = 0;       ///< bytes stored since the probe began
+  double streamed_ = kUnknown;  ///< seconds a byte
+  Clock::time_point next_probe_;
+};
+
+}  // namespace tutti::exec

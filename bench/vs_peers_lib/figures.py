@@ -135,10 +135,14 @@ def cells_of(rows, groups):
 
 def ahead(cell):
     """Is Tutti no slower than any peer? True or False if that is decided, "" if not; None if there is no peer."""
-    ratio, _ = cell.hardest("debian", "others")
-    if ratio is None:
+    ratios = [cell.ratio_to(figure) for name, figure in cell.figures.items()
+              if cell.groups.get(name) in ("debian", "others")]
+    if not ratios or "tutti" not in cell.figures:
         return None
-    return ratio.value <= 1 if ratio.decides(1) else ""
+    if any(ratio is not None and ratio.value > 1 and ratio.decides(1) for ratio in ratios):
+        return False
+    doubtful = any(ratio is None or (ratio.pairs is not None and ratio.least <= 1 <= ratio.most) for ratio in ratios)
+    return "" if doubtful else all(ratio.value <= 1 for ratio in ratios)
 
 
 def hopeless(times, factor=3.0):

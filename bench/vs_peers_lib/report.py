@@ -135,7 +135,7 @@ class Page:
         rows = []
         for key in judged:
             ratio, program = self.cells[key].hardest(programs.DEBIAN, programs.OTHERS)
-            if verdicts[key] is not True:
+            if verdicts[key] is not True and ratio is not None:
                 ranks, mode, collective, size = key
                 rows.append([str(ranks), MODES[mode], collective, size_text(size), program, ratio_text(ratio),
                              "–" if ratio.pairs is None else str(ratio.pairs),

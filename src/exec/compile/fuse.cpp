@@ -29,8 +29,13 @@ bool overlap(const plan::Piece& a, const plan::Piece& b) {
   return a.buffer == b.buffer && a.block == b.block && !apart;
 }
 
-/// Does no other step store where this one does? A message may be read there until the call ends, then.
+/// Is what this step stores left alone? A message may be read there until the call ends, then. Scratch is used again in
+/// a later round.
 bool stays(const RankPlan& plan, const Step& step) {
+  const auto of_step = plan.pieces.begin() + step.pieces.begin;
+  if (std::any_of(of_step, of_step + step.pieces.size(),
+                  [](const plan::Piece& piece) { return piece.buffer == plan::Buffer::Scratch; }))
+    return false;
   return std::all_of(plan.steps.begin(), plan.steps.end(), [&](const Step& other) {
     if (&other == &step || other.kind == StepKind::Send) return true;
     const auto begin = plan.pieces.begin();
@@ -45,7 +50,7 @@ bool stays(const RankPlan& plan, const Step& step) {
 const Step* copy_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
   if (s + 1 == lane.steps.end || plan.steps[s].kind != StepKind::Send) return nullptr;
   const Step& next = plan.steps[s + 1];
-  if (next.after != plan::kNone || next.operands.size() != 1) return nullptr;
+  if (plan.steps[s].after != plan::kNone || next.after != plan::kNone || next.operands.size() != 1) return nullptr;
   const plan::Operand& operand = plan.operands[next.operands.begin];
   const bool fits = operand.peer == kNoRank && same_pieces(plan, plan.steps[s].pieces, operand.pieces);
   return fits && stays(plan, next) ? &next : nullptr;

@@ -11,6 +11,7 @@
 #include "exec/host/steps.hpp"
 #include "exec/idle_loop.hpp"
 #include "reduce/float_environment.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -68,6 +69,8 @@ void HostBackend::give_staging(HostExecution& execution) {
 }
 
 std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
+  // Those to all peers have a part of the staging memory together, as the length of their messages assumes.
+  const uint64_t most = staging_.bytes() / machine_constants().transfer_staging / std::max<uint64_t>(1, context_.ranks);
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
     const uint64_t generation = staging_.generation();
     std::vector<Stage*> stages;
@@ -78,10 +81,10 @@ std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
       auto& stage = shared_stages_[{outs, bytes}];
       if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs, &links_.stores(outs));
       OwnedStage* const one = stage.get();
-      if (stage->generation != staging_.generation() && !staging_.assign({&one, 1})) {
+      if (stage->generation != staging_.generation() && !staging_.assign({&one, 1}, most)) {
         drain_staging().throw_if_bad();
         staging_.reset();
-        if (!staging_.assign({&one, 1})) break;
+        if (!staging_.assign({&one, 1}, most)) break;
       }
       stages.push_back(&stage->stage);
     }

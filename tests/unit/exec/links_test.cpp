@@ -60,6 +60,20 @@ TEST(Staging, OfShortMessagesIsAShortRingAndOfOthersALongOne) {
   EXPECT_EQ(slots(1 << 20), link::kSlots);
 }
 
+/// Transfers: a stage for each peer, all of a part of the memory.
+TEST(Staging, OfManyPeersHasRoomForAllWithinTheirPart) {
+  std::vector<unsigned char> memory(machine_constants().process_arena);
+  link::Arena arena(memory.data(), memory.size());
+  Staging staging(arena);
+  constexpr uint64_t kPeers = 40;
+  for (uint32_t peer = 0; peer < kPeers; ++peer) {
+    OwnedStage one(8192, {peer});
+    OwnedStage* const stage = &one;
+    EXPECT_TRUE(staging.assign({&stage, 1}, staging.bytes() / 4 / kPeers)) << peer;
+    EXPECT_GE(one.stage.slots, link::kSlots);
+  }
+}
+
 TEST(Arena, MakesMemoryUsableWhenItIsNeeded) {
   std::vector<unsigned char> memory(1 << 20);
   std::vector<std::pair<uint64_t, uint64_t>> made;  // [begin, end)

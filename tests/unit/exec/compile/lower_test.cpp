@@ -131,6 +131,25 @@ TEST(Lower, ReadsOnceWhatItSendsAndCopiesWhereNobodyWaits) {
   EXPECT_EQ(gather(4, methods::lanes, {}).last.ops.size(), 2U) << "inline: 16 bytes";
 }
 
+/// The sending waits for another lane; or scratch holds the copy, and is used again in a later round.
+TEST(Lower, DoesNotFuseACopyToWhatWaitsOrToScratch) {
+  const auto ops = [](bool waits, bool scratch) {
+    plan::PlanBuilder builder({Collective::AllGather, 2}, 0);
+    const plan::View to = scratch ? builder.scratch(1) : builder.output();
+    auto other = builder.lane(), lane = builder.lane();
+    const plan::StepRef arrived = other.recv(builder.output().block(1), 1);
+    if (waits) lane.after(arrived);
+    lane.lend(builder.input().all(), 1);
+    lane.copy(scratch ? to.all() : to.block(0), builder.input().all());
+    return lower(builder.finish(), {.count = 1000, .window = 300, .element_bytes = 4, .method = &methods::lanes},
+                 PeerTraits(2))
+        .last.ops.size();
+  };
+  EXPECT_EQ(ops(false, false), 2U) << "one in each lane";
+  EXPECT_EQ(ops(true, false), 3U);
+  EXPECT_EQ(ops(false, true), 3U);
+}
+
 /// Where the copy lies is written again, so that a message to be read there may not be fused to it.
 TEST(Lower, DoesNotFuseACopyThatDoesNotStay) {
   plan::PlanBuilder builder({Collective::AllReduce, 2}, 0);

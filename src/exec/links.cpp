@@ -8,7 +8,7 @@ namespace tutti::exec {
 namespace {
 
 constexpr uint64_t kAlignment = 128;
-constexpr uint64_t kMostSlots = 512;
+constexpr uint64_t kMaxSlots = 512;  // more than a link holds messages: these only let a long ring be long
 
 uint64_t round_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -47,20 +47,20 @@ OwnedStage::OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> links, StoreCh
   stage.stores = stores;
 }
 
-uint32_t Staging::slots_for(uint64_t one_each, uint64_t most) const {
+uint32_t Staging::slots_for(uint64_t one_each, uint64_t max_bytes) const {
   const uint64_t all = arena_.staging_bytes();
   if (one_each * link::kSlots > all / 2) return link::kFewestSlots;
   const bool is_long = one_each >= machine_constants().ring_from;
   const uint64_t ring = is_long ? machine_constants().long_ring : machine_constants().short_ring;
-  const uint64_t bytes = std::min({all / machine_constants().staged_programs, ring, most});
+  const uint64_t bytes = std::min({all / machine_constants().staged_programs, ring, max_bytes});
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / std::max<uint64_t>(1, one_each),
-                                                    is_long ? link::kSlots : link::kFewestSlots, kMostSlots));
+                                                    is_long ? link::kSlots : link::kFewestSlots, kMaxSlots));
 }
 
-bool Staging::assign(std::span<OwnedStage* const> stages, uint64_t most) {
+bool Staging::assign(std::span<OwnedStage* const> stages, uint64_t max_bytes) {
   uint64_t one_each = 0;
   for (const OwnedStage* s : stages) one_each += s->stage.slot_bytes;
-  const uint32_t slots = slots_for(one_each, most);
+  const uint32_t slots = slots_for(one_each, max_bytes);
   if (one_each * slots > arena_.staging_bytes() - used_) return false;
   arena_.use_staging(used_ + one_each * slots);
   for (OwnedStage* s : stages) {

@@ -72,8 +72,8 @@ class Staging {
   uint64_t bytes() const { return arena_.staging_bytes(); }
   /// Assigns memory to all the stages; to none, and returns false, if too little is left. Throws Error(OutOfMemory) if
   /// the machine has none left.
-  /// `most`: bytes of all their slots, beyond link::kSlots of each.
-  bool assign(std::span<OwnedStage* const> stages, uint64_t most = UINT64_MAX);
+  /// `max_bytes`: of all their slots together, where each has more than link::kSlots.
+  bool assign(std::span<OwnedStage* const> stages, uint64_t max_bytes = UINT64_MAX);
   /// Forgets all assignments. Needs all published messages to be consumed.
   void reset();
 
@@ -81,7 +81,7 @@ class Staging {
   /// Slots of each stage, when all stages together take `one_each` bytes with one slot each: a short ring of short
   /// messages, a long one of others. kFewestSlots if kSlots would take more than half of the staging
   /// memory.
-  uint32_t slots_for(uint64_t one_each, uint64_t most) const;
+  uint32_t slots_for(uint64_t one_each, uint64_t max_bytes) const;
 
   link::Arena& arena_;
   uint64_t used_ = 0;

@@ -15,8 +15,7 @@
 namespace tutti::select {
 namespace {
 
-constexpr Rank kMaxSources = 64;                // ranks whose paths are looked at
-constexpr uint64_t kDefaultArena = 8ULL << 20;  // bytes, as TUTTI_ARENA's default
+constexpr Rank kMaxSources = 64;  // ranks whose paths are looked at
 
 /// The slowest of some pairs, and the links that they share when all send at the same time.
 struct Slowest {
@@ -109,7 +108,7 @@ CostInputs common_inputs(const std::vector<Rank>& labels) {
   CostInputs inputs{.ranks = ranks,
                     .groups = std::make_shared<const plan::Grouping>(labels),
                     .gamma = machine_constants().fold_gamma,
-                    .staging = env().arena.value_or(Bytes{kDefaultArena}),
+                    .staging = env().arena.value_or(Bytes{machine_constants().process_arena}),
                     .message = env().message.value,
                     .reproducible = env().reproducible,
                     .forced = parse_forced(env().algorithm),

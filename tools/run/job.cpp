@@ -32,7 +32,7 @@ void name_job(Job& job) {
 }
 
 uint64_t staging_bytes() {
-  constexpr uint64_t kUsual = 8 << 20;  // the default of TUTTI_ARENA
+  constexpr uint64_t kUsual = 8 << 20;  // what calls of a few sizes take of it
   return env().arena ? env().arena->value : kUsual;
 }
 

@@ -69,8 +69,9 @@ void HostBackend::give_staging(HostExecution& execution) {
 }
 
 std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
-  // Those to all peers have a part of the staging memory together, as the length of their messages assumes.
-  const uint64_t most = staging_.bytes() / machine_constants().transfer_staging / std::max<uint64_t>(1, context_.ranks);
+  // The stages to all peers share a part of the staging memory, by which the length of their messages was chosen.
+  const uint64_t max_bytes =
+      staging_.bytes() / machine_constants().transfer_staging / std::max<uint64_t>(1, context_.ranks);
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
     const uint64_t generation = staging_.generation();
     std::vector<Stage*> stages;
@@ -81,10 +82,10 @@ std::vector<Stage*> HostBackend::shared_stages(const HostExecution& execution) {
       auto& stage = shared_stages_[{outs, bytes}];
       if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs, &links_.stores(outs));
       OwnedStage* const one = stage.get();
-      if (stage->generation != staging_.generation() && !staging_.assign({&one, 1}, most)) {
+      if (stage->generation != staging_.generation() && !staging_.assign({&one, 1}, max_bytes)) {
         drain_staging().throw_if_bad();
         staging_.reset();
-        if (!staging_.assign({&one, 1}, most)) break;
+        if (!staging_.assign({&one, 1}, max_bytes)) break;
       }
       stages.push_back(&stage->stage);
     }

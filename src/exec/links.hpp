@@ -78,9 +78,8 @@ class Staging {
   void reset();
 
  private:
-  /// Slots of each stage, when all stages together take `one_each` bytes with one slot each: a short ring of short
-  /// messages, a long one of others. kFewestSlots if kSlots would take more than half of the staging
-  /// memory.
+  /// Slots of each stage, when all stages together take `one_each` bytes with one slot each: a short ring if
+  /// messages are short, else a long one. kFewestSlots if kSlots would take more than half of the staging memory.
   uint32_t slots_for(uint64_t one_each, uint64_t max_bytes) const;
 
   link::Arena& arena_;

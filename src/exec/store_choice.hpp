@@ -36,38 +36,37 @@ class StoreChoice {
   void took(Clock::time_point begin, Clock::time_point end, uint64_t bytes) {
     const double each = std::chrono::duration<double>(end - begin).count() / static_cast<double>(bytes);
     if (streams()) {
-      streamed_ = std::min(each, streamed_ * kRise);  // not what an interrupt took
-      if (end >= next_probe_) probing_ = true, ordinary_ = 0;
+      if (end >= next_probe_) probing_ = true, ordinary_ = 0, probe_ = end;
     } else if (!probing_ || decides()) {
-      judge(each > std::min(streamed_, kUnknown) + machine_constants().streamed_gain, end);
+      judge(each > kStreamed + machine_constants().streamed_gain, end);
     }
   }
 
  private:
-  static constexpr uint32_t kTimed = 8;      ///< of so many messages one is timed
-  static constexpr uint32_t kDiffering = 3;  ///< messages in a row that change the choice
-  static constexpr double kRise = 1.05, kUnknown = 0.05e-9;
+  static constexpr uint32_t kTimed = 8;         ///< of so many messages one is timed
+  static constexpr uint32_t kDiffering = 3;     ///< messages in a row that change the choice
+  static constexpr double kStreamed = 0.05e-9;  ///< seconds a byte that is streamed takes at most, nearly everywhere
   static constexpr Clock::duration kProbed = std::chrono::milliseconds(200);
+  static constexpr int kRarely = 20;  ///< times as long as a probe are between two, at least: messages may be rare
 
-  /// The slots from here on were filled by ordinary stores the last time, too: so these take what they do in the end.
+  /// A probe has gone round the ring once: from here on, the slots were filled by ordinary stores the last time, too.
   bool decides() const { return probing_ && ordinary_ > machine_constants().long_ring; }
-  void judge(bool dear, Clock::time_point now) {
-    if (dear != streams_ && ++differing_ < kDiffering) return;
-    if (dear != streams_) streamed_ = kUnknown;
-    streams_ = dear;
+  /// `slow`: what an ordinary store took speaks for streaming.
+  void judge(bool slow, Clock::time_point now) {
+    if (slow != streams_ && ++differing_ < kDiffering) return;
+    next_probe_ = now + (probing_ ? std::max(kProbed, kRarely * (now - probe_)) : kProbed);
+    streams_ = slow;
     differing_ = 0;
     probing_ = false;
-    next_probe_ = now + kProbed;
   }
 
   const bool forced_ = env().stream_staging.has_value();
   bool streams_ = env().stream_staging.value_or(false);
-  bool probing_ = false;        ///< stores are ordinary for a while, to see whether they still take longer
-  uint32_t messages_ = 0;       ///< that have begun
-  uint32_t differing_ = 0;      ///< in a row, that speak against the choice
-  uint64_t ordinary_ = 0;       ///< bytes stored since the probe began
-  double streamed_ = kUnknown;  ///< seconds a byte
-  Clock::time_point next_probe_;
+  bool probing_ = false;    ///< stores are ordinary for a while, to see whether they still take longer
+  uint32_t messages_ = 0;   ///< that have begun
+  uint32_t differing_ = 0;  ///< in a row, that speak against the choice
+  uint64_t ordinary_ = 0;   ///< bytes stored since the probe began
+  Clock::time_point probe_, next_probe_;
 };
 
 }  // namespace tutti::exec

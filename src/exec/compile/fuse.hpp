@@ -17,8 +17,8 @@ struct Draft {
   bool store = false;  ///< the result is stored in local memory
 };
 
-/// Fuses the steps of every lane into drafts of instructions, by lane: a step and the send of its result, and the sends
-/// that `with_copy` names to the copy that follows.
+/// Fuses the steps of every lane into drafts of instructions, by lane: a step and the send of its result, and a send,
+/// if `with_copy` is true of it, and the copy that follows it.
 std::vector<std::vector<Draft>> fuse(const plan::RankPlan& plan,
                                      const std::function<bool(const plan::Step& send)>& with_copy);
 

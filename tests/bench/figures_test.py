@@ -1,5 +1,8 @@
 """From raw figures to medians, ratios and verdicts, and to a page: held against figures worked out by hand."""
 
+import argparse
+import importlib.machinery
+import importlib.util
 import json
 import pathlib
 import shutil
@@ -128,6 +131,38 @@ class Targets(unittest.TestCase):
         met, missed = figures.mapped_tally(cells, 2)
         self.assertEqual(([name for _, name in met], [name for _, name in missed]),
                          (["tutti-mapped"], ["tutti-threads"]))
+
+
+class Again(unittest.TestCase):
+    """Cells that are measured again."""
+
+    def setUp(self):
+        path = str(SOURCE / "bench/vs_peers")
+        spec = importlib.util.spec_from_loader("vs_peers", importlib.machinery.SourceFileLoader("vs_peers", path))
+        self.program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.program)
+
+    def test_are_named_as_in_the_results(self):
+        self.assertEqual(self.program.cell("2/used/all_gather/4K"), (2, "used", "all_gather", 4096))
+        self.assertEqual(self.program.cell("8/back/all_reduce/8"), (8, "back", "all_reduce", 32), "an element each")
+        self.assertEqual(self.program.cell("2/back/barrier/0"), (2, "back", "barrier", 0))
+        for wrong in "2/used/all_gather", "2/often/all_gather/8", "x/back/reduce/8", "0/back/reduce/8", "2/back/sum/8":
+            with self.assertRaises(argparse.ArgumentTypeError, msg=wrong):
+                self.program.cell(wrong)
+
+    def test_are_those_in_which_a_peer_is_ahead_or_that_are_not_decided(self):
+        self.assertEqual(self.program.open_cells(raw(ROWS)), [EIGHT])
+        self.assertEqual(self.program.open_cells(raw([row for row in ROWS if row[5] != "gloo"])), [])
+
+    def test_take_the_place_of_those_of_before(self):
+        new = raw(rows_of("tutti", [[0.7]]) + rows_of("openmpi4", [[0.6]]))
+        new["about"]["versions"] = {"Tutti": "that", "openmpi4": "4"}
+        both = self.program.merged(raw(ROWS), new, {EIGHT})
+        self.assertEqual([row for row in both["rows"] if tuple(row[1:5]) == EIGHT], new["rows"])
+        self.assertEqual([row for row in both["rows"] if tuple(row[1:5]) == MEGABYTE],
+                         [row for row in ROWS if tuple(row[1:5]) == MEGABYTE])
+        self.assertEqual(both["about"]["versions"]["openmpi4"], "4")
+        self.assertEqual([again["commit"] for again in both["about"]["again"]], ["that"])
 
 
 class Hopeless(unittest.TestCase):

@@ -1,11 +1,15 @@
 // The commands of the command line. Each function adds one to `app`. When the user calls the command, it sets the exit
-// status in `status` (0 only if what was asked for is true; without that argument it stays 0) or throws; `main` then
-// prints the exception's text and exits with 2 for Error(InvalidArgument), an invalid command line, with 1 otherwise.
+// status in `status` (0 only if what was asked for is true; without that argument it stays 0) or throws; the command
+// line then prints the exception's text and exits with 2 for Error(InvalidArgument), an invalid command line, with 1
+// otherwise.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tutti::tools {
 

@@ -1,6 +1,7 @@
 // tutti env: the environment variables, their values, accepted values and meaning.
 #include "base/env.hpp"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

@@ -1,5 +1,6 @@
 // tutti info: version, build, machine, the transports that can be used on it, and the measured constants.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>

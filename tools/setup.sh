@@ -1,4 +1,4 @@
-# Sourced by tools/quickstart and tools/test: what both need. Bash, with set -euo pipefail.
+# Sourced by tools/quickstart, tools/build and tools/test: what they share. Bash, with set -euo pipefail.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=$(nproc)
@@ -17,9 +17,11 @@ sources_in() {
   done
 }
 
-# What every build needs: commands, each with the package that provides it, and packages.
-needed_packages=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3 libhwy-dev libspdlog-dev libfmt-dev
-  libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev libgtest-dev libbenchmark-dev)
+# What the library and `tutti` need: commands, each with the package that provides it, and packages.
+quick_packages=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config libhwy-dev libspdlog-dev libfmt-dev libsodium-dev
+  libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev)
+# What a whole build needs beside them.
+needed_packages=("${quick_packages[@]}" python3:python3 libgtest-dev libbenchmark-dev)
 # What optional parts are made of (cmake/Parts.cmake). Installed where apt has them, before the first configuration.
 part_packages=(libopenblas-dev libibverbs-dev libucx-dev libsimgrid-dev)
 
@@ -78,16 +80,17 @@ apt_install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --no-remove "$@"
 }
 
-# configure PRESET: each time, since CMake itself does not notice that a package was installed meanwhile. The first time it
-# shows CMake's output, later only that of a failure.
+# configure PRESET [FLAGS…]: each time, since CMake itself does not notice that a package was installed meanwhile. The first time
+# it shows CMake's output, later only that of a failure.
 configure() {
-  local -a launcher=()
-  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
-  say "configuring the $1 preset"
-  if [[ -f build/$1/build.ninja ]]; then
-    cmake --preset "$1" "${launcher[@]}" >"build/$1/configure.log" 2>&1 || { cat "build/$1/configure.log" && return 1; }
+  local preset=$1
+  local -a flags=("${@:2}")
+  command -v ccache >/dev/null && flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+  say "configuring the $preset preset"
+  if [[ -f build/$preset/build.ninja ]]; then
+    cmake --preset "$preset" "${flags[@]}" >"build/$preset/configure.log" 2>&1 || { cat "build/$preset/configure.log" && return 1; }
   else
-    cmake --preset "$1" "${launcher[@]}"
+    cmake --preset "$preset" "${flags[@]}"
   fi
 }
 
@@ -97,12 +100,15 @@ show_parts() {
   awk -F '\t' '{ printf "  %-4s %s: %s\n", $1, $3, $4 }' "build/$1/parts.txt"
 }
 
+# make_targets PRESET [TARGET…]: what configure() has configured.
+make_targets() {
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}  # else it keeps nothing of precompiled headers
+  say "building the $1 preset, $jobs jobs"
+  cmake --build --preset "$1" -j "$jobs" ${2:+--target "${@:2}"}
+}
+
 # build PRESET [TARGET…]
 build() {
-  local preset=$1
-  shift
-  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}  # else it keeps nothing of precompiled headers
-  configure "$preset"
-  say "building the $preset preset, $jobs jobs"
-  cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
+  configure "$1"
+  make_targets "$@"
 }

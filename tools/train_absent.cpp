@@ -1,11 +1,13 @@
 // `tutti train` in builds without the training layer.
+#include <CLI/CLI.hpp>
+
 #include "base/format.hpp"
 #include "tools/commands.hpp"
 
 namespace tutti::tools {
 
 void add_train(CLI::App& app, const std::vector<std::string>& /*arguments*/, int& /*status*/) {
-  CLI::App* command = app.add_subcommand("train", "trains a small GPT (not in this build)");
+  CLI::App* command = app.add_subcommand("train", "trains a small GPT over all ranks");
   command->allow_extras();
   command->callback([] {
     throw_error(Code::Unsupported,

@@ -29,7 +29,7 @@ std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
 }
 
 /// The reply to a question. A missing spec has kinds = ~0.
-struct Bytes {
+struct BoardBytes {
   uint64_t begun, finished, kinds, count, last_kinds, last_count, repeats;
 };
 constexpr uint64_t kAbsent = ~uint64_t{0};
@@ -118,7 +118,7 @@ std::string CallBoard::answer(uint64_t key) const {
     }
     return std::nullopt;
   };
-  Bytes bytes{begun_.load(std::memory_order_acquire),
+  BoardBytes bytes{begun_.load(std::memory_order_acquire),
               finished_.load(std::memory_order_acquire),
               kAbsent,
               0,
@@ -133,7 +133,7 @@ std::string CallBoard::answer(uint64_t key) const {
 }
 
 std::optional<BoardAnswer> CallBoard::parse(const std::string& text) {
-  Bytes bytes;
+  BoardBytes bytes;
   if (text.size() != sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, text.data(), sizeof bytes);
   return BoardAnswer{bytes.begun, bytes.finished, unpack(bytes.kinds, bytes.count),

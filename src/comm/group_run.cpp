@@ -12,7 +12,7 @@
 namespace tutti::comm {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
+double elapsed_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -51,7 +51,7 @@ struct Progress {
   void finish(Status& first) {
     Status status;
     calls.comm->finish(*std::exchange(pending, nullptr), status);
-    if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, seconds_since(start));
+    if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, elapsed_since(start));
     guard.reset();
     if (first.ok()) first = std::move(status);
   }

@@ -1,8 +1,11 @@
 """tutti itself: help, version, and unknown words."""
 
+import pathlib
+import shutil
+import tempfile
 import unittest
 
-from support import main, tutti
+from support import TUTTI, main, tutti
 
 COMMANDS = ("perf", "run", "plan", "topo", "explain", "tune", "train", "lab", "info", "env")
 
@@ -26,10 +29,10 @@ class Main(unittest.TestCase):
 
     def test_names_an_unknown_word(self):
         for arguments, words in (
-                (("bogus",), "tutti: there is no command 'bogus'; there are perf, run, plan, topo, explain, sim, tune, train, lab, info, env"),
+                (("bogus",), "tutti: there is no command 'bogus'; there are perf, run, explain, plan, topo, sim, tune, train, lab, info, env"),
                 (("prf", "all_reduce"), "there is no command 'prf' (did you mean perf?); there are "),
                 (("help", "plam"), "there is no command 'plam' (did you mean plan?); there are "),
-                ((), "tutti: say what to do: perf, run, plan, topo, explain, sim, tune, train, lab, info, env"),
+                ((), "tutti: say what to do: perf, run, explain, plan, topo, sim, tune, train, lab, info, env"),
                 (("plan",), "tutti plan: say what to do: list, show, "),
                 (("--bogus",), "there is no option --bogus"),
                 (("info", "--jsn", "x"), "tutti info: there is no option --jsn (did you mean --json?)")):
@@ -38,6 +41,21 @@ class Main(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stdout, "")
+
+    def test_both_programs_list_the_same_commands(self):
+        extra = str(pathlib.Path(TUTTI).with_name("tutti-extra"))
+        self.assertEqual(tutti("--help").stdout, tutti("--help", binary=extra).stdout)
+        self.assertEqual(tutti("perf", "--help").stdout, tutti("perf", "--help", binary=extra).stdout)
+
+    def test_says_where_a_command_is_that_was_not_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(TUTTI, folder)
+            self.assertEqual(tutti("env", binary=alone).returncode, 0)
+            for arguments in ("plan", "list"), ("help", "plan"):
+                done = tutti(*arguments, binary=alone)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(f"tutti plan: this command is in another program, and {folder}/tutti-extra does not exist; build it "
+                              "with tools/build", done.stderr)
 
 
 if __name__ == "__main__":

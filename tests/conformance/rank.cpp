@@ -120,7 +120,7 @@ class RankUnderTest {
   Pattern& pattern_of(const tools::CallShape& shape) {
     const bool known = pattern_ && shape.collective == made_for_.collective && shape.type == made_for_.type &&
                        shape.op == made_for_.op && shape.count == made_for_.count;
-    if (!known) pattern_.emplace(shape, kSeed);
+    if (!known) pattern_.emplace(shape, kSeed, tables_);
     made_for_ = shape;
     pattern_->set_root(shape.root);
     return *pattern_;
@@ -228,6 +228,7 @@ class RankUnderTest {
   tuttiComm_t comm_;
   Board& board_;
   ShiftedBuffer in_, out_;
+  std::shared_ptr<tools::ValueTables> tables_ = std::make_shared<tools::ValueTables>();
   std::optional<Pattern> pattern_;
   tools::CallShape made_for_;
   const Case* case_ = nullptr;

@@ -97,7 +97,7 @@ std::vector<Findings> run(const Conditions& conditions, const std::vector<Case>&
     children.push_back(child);
   }
   auto& findings = (*board).findings;
-  for (const testing::Ending& ending : testing::await_children(children, conditions.seconds)) {
+  for (const test::Ending& ending : test::await_children(children, conditions.seconds)) {
     if (!ending.text.empty()) report(findings[0], Collective::Barrier, "a process of ranks ended: " + ending.text);
   }
   for (int rank = 0; rank < conditions.ranks; ++rank) {

@@ -33,7 +33,7 @@ const Kind kKinds[] = {
 
 using Parameters = std::tuple<std::string, int, Kind>;
 
-class ControlCall : public ::testing::TestWithParam<Parameters> {};
+class ControlCall : public testing::TestWithParam<Parameters> {};
 
 /// The rank's first error is the mismatch, in time. If ranks are threads of one process, only the last one to leave can
 /// wait for the others: so one that has left may get no error, or one that says how many calls each has made.
@@ -72,8 +72,8 @@ TEST_P(ControlCall, AgainstAnotherCallIsAMismatchOnEveryRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, ControlCall,
-                         ::testing::Combine(::testing::Values("local", "shm", "tcp"), ::testing::Values(2, 3),
-                                            ::testing::ValuesIn(kKinds)),
+                         testing::Combine(testing::Values("local", "shm", "tcp"), testing::Values(2, 3),
+                                          testing::ValuesIn(kKinds)),
                          [](const auto& test) {
                            return fmt::format("{}_{}_{}", std::get<2>(test.param).name, std::get<0>(test.param),
                                               std::get<1>(test.param));
@@ -120,7 +120,7 @@ TEST(Failure, BetweenTwoCallsKeepsNoRankWaiting) {
   EXPECT_LT(root.at - abort.at, 1);
 }
 
-class SubCommunicator : public ::testing::TestWithParam<std::string> {
+class SubCommunicator : public testing::TestWithParam<std::string> {
  protected:
   /// All of five ranks split, `odd` of them makes `theirs` on the new communicator, the others `ours`; then all ranks
   /// leave it, and the first one.
@@ -154,7 +154,7 @@ TEST_P(SubCommunicator, AnAdditionalFirstCallIsReportedToAll) {
   for (const int odd : {0, 4}) expect_mismatch_everywhere(odd, "", "all_reduce 100 f32 sum\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(Fault, SubCommunicator, ::testing::Values("local", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Fault, SubCommunicator, testing::Values("local", "shm", "tcp"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

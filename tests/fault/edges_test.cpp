@@ -179,14 +179,14 @@ class Play {
 };
 
 using Parameters = std::tuple<Way, Phase, int, int, std::string>;
-class Edge : public ::testing::TestWithParam<Parameters> {};
+class Edge : public testing::TestWithParam<Parameters> {};
 
 TEST_P(Edge, IsTold) {
   const auto& [way, phase, victim, threads, transport] = GetParam();
   Play({way, phase, victim, threads, transport}).run(0.15, 0);
 }
 
-std::string name_of_cell(const ::testing::TestParamInfo<Parameters>& test) {
+std::string name_of_cell(const testing::TestParamInfo<Parameters>& test) {
   constexpr const char* kWays[] = {"Died", "Stopped"};
   constexpr const char* kPhases[] = {"BeforeRegistering", "Registered", "InSplit",      "InShrink",
                                      "InACall",           "InDestroy",  "AfterGoodbye", "InFinalize"};
@@ -195,12 +195,12 @@ std::string name_of_cell(const ::testing::TestParamInfo<Parameters>& test) {
                      threads == 1 ? "" : "OfThreads", transport);
 }
 
-const auto kWays = ::testing::Values(Way::Died, Way::Stopped);
-const auto kPhases = ::testing::Values(Phase::BeforeRegistering, Phase::Registered, Phase::Split, Phase::Shrink,
-                                       Phase::Call, Phase::Destroy, Phase::AfterGoodbye, Phase::Finalize);
+const auto kWays = testing::Values(Way::Died, Way::Stopped);
+const auto kPhases = testing::Values(Phase::BeforeRegistering, Phase::Registered, Phase::Split, Phase::Shrink,
+                                     Phase::Call, Phase::Destroy, Phase::AfterGoodbye, Phase::Finalize);
 INSTANTIATE_TEST_SUITE_P(Of, Edge,
-                         ::testing::Combine(kWays, kPhases, ::testing::Values(0, 2), ::testing::Values(1, 2),
-                                            ::testing::Values("shm", "tcp")),
+                         testing::Combine(kWays, kPhases, testing::Values(0, 2), testing::Values(1, 2),
+                                          testing::Values("shm", "tcp")),
                          name_of_cell);
 
 /// The server falls silent, and a rank ends before the others can be certain of it, as one does that noticed it a
@@ -228,7 +228,7 @@ TEST(FirstCause, IsTheServersSilenceAndNotTheEndOfARankThatGaveUp) {
 /// Random cells at random moments.
 TEST(RandomEdges, AreTold) {
   constexpr int kRuns = 300;
-  for (uint64_t seed = 1; seed <= kRuns && !::testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= kRuns && !testing::Test::HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     const auto pick = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
     const Cell cell{static_cast<Way>(pick(1)), static_cast<Phase>(pick(7)), 2 * pick(1), 1 + pick(1),

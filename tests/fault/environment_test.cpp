@@ -45,7 +45,7 @@ constexpr Difference kDifferences[] = {
 /// A profile that prefers what no model would, in a folder of its own.
 class ProfileFile {
  public:
-  ProfileFile() : folder_(fs::path(::testing::TempDir()) / fmt::format("environment.{}", ::getpid())) {
+  ProfileFile() : folder_(fs::path(testing::TempDir()) / fmt::format("environment.{}", ::getpid())) {
     fs::create_directories(folder_);
     std::ofstream(path())
         << R"({"format":"tutti-profile","version":1,"links":{},"measured":[{"situation":"2 ranks, shm",)"
@@ -69,7 +69,7 @@ class ProfileFile {
 
 using Parameters = std::tuple<std::string, int, Difference>;
 
-class Environment : public ::testing::TestWithParam<Parameters> {};
+class Environment : public testing::TestWithParam<Parameters> {};
 
 TEST_P(Environment, OfOneRankIsAnErrorOnAllOrMakesNoDifference) {
   const auto& [transport, ranks, difference] = GetParam();
@@ -99,8 +99,8 @@ TEST_P(Environment, OfOneRankIsAnErrorOnAllOrMakesNoDifference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, Environment,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 3),
-                                            ::testing::ValuesIn(kDifferences)),
+                         testing::Combine(testing::Values("shm", "tcp"), testing::Values(2, 3),
+                                          testing::ValuesIn(kDifferences)),
                          [](const auto& test) {
                            return fmt::format("{}_{}_{}", std::get<0>(test.param), std::get<1>(test.param),
                                               std::get<2>(test.param).name);

@@ -26,8 +26,8 @@
 namespace tutti::fault {
 namespace {
 
-using testing::Child;
-using testing::Line;
+using test::Child;
+using test::Line;
 
 constexpr int kRate = 3000;         // connections per second
 constexpr size_t kMaxOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
@@ -94,7 +94,7 @@ int flood(const std::string& argument, Line& test) {
   test.tell(fmt::format("{} {}", tried, made));
   return 0;
 }
-const testing::Role flooder("flood", flood);
+const test::Role flooder("flood", flood);
 
 /// The peak memory of this process in KiB.
 long max_memory() {
@@ -132,7 +132,7 @@ int start_again_and_again(const std::string& argument, Line& test) {
     }
   }
 }
-const testing::Role starter("rank that starts again and again", start_again_and_again);
+const test::Role starter("rank that starts again and again", start_again_and_again);
 
 class Ranks {
  public:
@@ -188,7 +188,7 @@ class Ranks {
 /// A free port, most likely still free when it is used.
 uint16_t free_port() { return port_of(listen_tcp(0).get()); }
 
-class Flood : public ::testing::TestWithParam<bool> {};
+class Flood : public testing::TestWithParam<bool> {};
 
 TEST_P(Flood, OfConnectionsDelaysTheStartOfAJobByLessThanTwoSeconds) {
   const bool launched = GetParam();
@@ -214,7 +214,7 @@ TEST_P(Flood, OfConnectionsDelaysTheStartOfAJobByLessThanTwoSeconds) {
   RecordProperty("seen", seen);
   std::fprintf(stderr, "%s\n", seen.c_str());
 }
-INSTANTIATE_TEST_SUITE_P(At, Flood, ::testing::Values(true, false),
+INSTANTIATE_TEST_SUITE_P(At, Flood, testing::Values(true, false),
                          [](const auto& test) { return test.param ? "TheMeeting" : "TheIdsPort"; });
 
 }  // namespace

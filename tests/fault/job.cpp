@@ -14,8 +14,8 @@
 namespace tutti::fault {
 namespace {
 
-using testing::Child;
-using testing::Line;
+using test::Child;
+using test::Line;
 
 std::string hex_of(const tuttiUniqueId& id) {
   std::string text;
@@ -60,7 +60,7 @@ int live(const std::string& argument, Line& test) {
 }
 
 namespace {
-const testing::Role role("ranks", live);
+const test::Role role("ranks", live);
 
 }  // namespace
 
@@ -123,7 +123,7 @@ std::vector<Story> Job::finish(double seconds) {
     }
     if (over_[child]) continue;
     problem_ += fmt::format("process {} had more to tell after {} s; ", child, seconds);
-    testing::dump_stacks(children_[child].process());
+    test::dump_stacks(children_[child].process());
   }
   for (size_t child = 0; child < children_.size(); ++child) {
     if (over_[child]) children_[child].wait();

@@ -45,7 +45,7 @@ struct Stage {
 };
 
 /// The main function of a process with ranks, for roles that prepare something first.
-int live(const std::string& argument, testing::Line& test);
+int live(const std::string& argument, test::Line& test);
 
 class Job {
  public:
@@ -60,12 +60,12 @@ class Job {
   std::vector<Story> finish(double seconds = 60);
   const std::string& problem() const { return problem_; }
 
-  testing::Child& child_of(int rank) { return children_[static_cast<size_t>(child_of_[static_cast<size_t>(rank)])]; }
+  test::Child& child_of(int rank) { return children_[static_cast<size_t>(child_of_[static_cast<size_t>(rank)])]; }
 
  private:
   bool hear_one(size_t child, double seconds);
 
-  std::deque<testing::Child> children_;
+  std::deque<test::Child> children_;
   std::vector<int> child_of_;  // by rank
   std::vector<bool> over_;     // by child
   std::vector<Story> stories_;

@@ -24,7 +24,7 @@ constexpr double kNoticedWithin = 1;
 
 using Parameters = std::tuple<std::string, int, int, std::string>;  // transport, ranks, victim, call
 
-class Killed : public ::testing::TestWithParam<Parameters> {
+class Killed : public testing::TestWithParam<Parameters> {
  protected:
   /// Other programs create and remove files and sockets: only what still exists after a while is residue.
   static std::vector<std::string> left_behind(const std::set<std::string>& before) {
@@ -90,27 +90,26 @@ constexpr size_t kMi = 1 << 20;
 const std::string kAllReduce = fmt::format("all_reduce {} f32 sum", 16 * kMi);  // 64 MiB
 
 INSTANTIATE_TEST_SUITE_P(AllReduce, Killed,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 4),
-                                            ::testing::Values(0, 1), ::testing::Values(kAllReduce)));
+                         testing::Combine(testing::Values("shm", "tcp"), testing::Values(2, 4), testing::Values(0, 1),
+                                          testing::Values(kAllReduce)));
 // Blocks that are read directly from the peer's memory.
 INSTANTIATE_TEST_SUITE_P(Pulled, Killed,
-                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
-                                            ::testing::Values(fmt::format("all_to_all {} f32", 8 * kMi),
-                                                              fmt::format("all_to_all {} f32 mapped", 2 * kMi))));
+                         testing::Combine(testing::Values("shm"), testing::Values(2, 3), testing::Values(0, 1),
+                                          testing::Values(fmt::format("all_to_all {} f32", 8 * kMi),
+                                                          fmt::format("all_to_all {} f32 mapped", 2 * kMi))));
 // … and copied by both ends.
 INSTANTIATE_TEST_SUITE_P(Helped, Killed,
-                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2), ::testing::Values(0, 1),
-                                            ::testing::Values(fmt::format("gather {} f32 0", 8 * kMi),
-                                                              fmt::format("broadcast {} f32 0 mapped", 8 * kMi),
-                                                              "broadcast 262144 f32 0")));
+                         testing::Combine(testing::Values("shm"), testing::Values(2), testing::Values(0, 1),
+                                          testing::Values(fmt::format("gather {} f32 0", 8 * kMi),
+                                                          fmt::format("broadcast {} f32 0 mapped", 8 * kMi),
+                                                          "broadcast 262144 f32 0")));
 // … or folded directly into the destination.
 INSTANTIATE_TEST_SUITE_P(Placed, Killed,
-                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
-                                            ::testing::Values(fmt::format("all_reduce {} f32 sum mapped", 8 * kMi))));
+                         testing::Combine(testing::Values("shm"), testing::Values(2, 3), testing::Values(0, 1),
+                                          testing::Values(fmt::format("all_reduce {} f32 sum mapped", 8 * kMi))));
 INSTANTIATE_TEST_SUITE_P(Others, Killed,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
-                                            ::testing::Values(2, 0),
-                                            ::testing::Values(fmt::format("all_gather {} f32", 4 * kMi), "barrier")));
+                         testing::Combine(testing::Values("shm", "tcp"), testing::Values(3), testing::Values(2, 0),
+                                          testing::Values(fmt::format("all_gather {} f32", 4 * kMi), "barrier")));
 
 }  // namespace
 }  // namespace tutti::fault

@@ -35,16 +35,16 @@ void expect_success(const Story& story, size_t lines) {
 // ---- returning from main
 
 #ifdef TUTTI_UCX_FOLDER
-const auto kTransports = ::testing::Values("shm", "tcp", "local", "ucx");
+const auto kTransports = testing::Values("shm", "tcp", "local", "ucx");
 const std::string kEnvironment = "TUTTI_TIMEOUT=30 TUTTI_MODULE_PATH=" TUTTI_UCX_FOLDER;
 #else
-const auto kTransports = ::testing::Values("shm", "tcp", "local");
+const auto kTransports = testing::Values("shm", "tcp", "local");
 const std::string kEnvironment = "TUTTI_TIMEOUT=30";
 #endif
 
 using Returning = std::tuple<std::string, std::string>;  // transport, the last call
 
-class ReturnsFromMain : public ::testing::TestWithParam<Returning> {};
+class ReturnsFromMain : public testing::TestWithParam<Returning> {};
 
 TEST_P(ReturnsFromMain, WithoutDestroyAndHarmsNoOther) {
   const auto& [transport, call] = GetParam();
@@ -70,9 +70,9 @@ TEST_P(ReturnsFromMain, BeforeALateRankMakesItsCall) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fault, ReturnsFromMain,
-    ::testing::Combine(kTransports, ::testing::Values("broadcast 1000 f32 0", "broadcast 1 f32 0",
-                                                      "broadcast 3000000 f32 0", "all_reduce 1000 f32 sum",
-                                                      "all_reduce 3000000 f32 sum", "scatter 1000 f32 0", "barrier")));
+    testing::Combine(kTransports, testing::Values("broadcast 1000 f32 0", "broadcast 1 f32 0",
+                                                  "broadcast 3000000 f32 0", "all_reduce 1000 f32 sum",
+                                                  "all_reduce 3000000 f32 sum", "scatter 1000 f32 0", "barrier")));
 
 /// A rank that has what it needs makes no progress, and no other waits for that.
 TEST_P(ReturnsFromMain, WhenOthersAreAwayForLong) {
@@ -128,15 +128,15 @@ struct FailsLate {
 };
 FailsLate fails_late;
 
-int end_with_a_late_error(const std::string& /*unused*/, testing::Line& /*unused*/) {
+int end_with_a_late_error(const std::string& /*unused*/, test::Line& /*unused*/) {
   fails_late.armed = true;
   int ranks = 0;
   return tuttiCommCount(nullptr, &ranks) == tuttiInvalidArgument ? 0 : 1;
 }
-const testing::Role ends_with_a_late_error("ends with a late error", end_with_a_late_error);
+const test::Role ends_with_a_late_error("ends with a late error", end_with_a_late_error);
 
 TEST(ErrorText, OutlivesTheMainThreadsVariables) {
-  testing::Child child("ends with a late error", "");
+  test::Child child("ends with a late error", "");
   EXPECT_EQ(child.wait(), 0);
 }
 
@@ -144,7 +144,7 @@ TEST(ErrorText, OutlivesTheMainThreadsVariables) {
 /// finds it or it came before.
 TEST(FailureAfterTheLastCall, IsLoggedByEachRankThatEnds) {
   for (const std::string transport : {"shm", "tcp"}) {
-    std::string folder = ::testing::TempDir() + "/tutti-ends-XXXXXX";
+    std::string folder = testing::TempDir() + "/tutti-ends-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     const int late = kRanks - 1;
     Job job({transport, kRanks, fmt::format("TUTTI_TIMEOUT=30 TUTTI_LOG_FILE={}/%p", folder)},
@@ -189,7 +189,7 @@ TEST(EndsWithAGroupOpen, FailsTheCommunicatorOnAllRanks) {
 
 // ---- killed when its part is done
 
-class KilledWhenDone : public ::testing::TestWithParam<std::string> {};
+class KilledWhenDone : public testing::TestWithParam<std::string> {};
 
 TEST_P(KilledWhenDone, LeavesItsResultToTheOthers) {
   const std::string& transport = GetParam();
@@ -215,13 +215,13 @@ TEST_P(KilledWhenDone, LeavesItsResultToTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fault, KilledWhenDone, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Fault, KilledWhenDone, testing::Values("shm", "tcp"));
 
 // ---- gone while the others wait in destroy
 
 using Waiting = std::tuple<std::string, int, int>;  // transport, the rank that is gone, the signal
 
-class GoneDuringDestroy : public ::testing::TestWithParam<Waiting> {};
+class GoneDuringDestroy : public testing::TestWithParam<Waiting> {};
 
 TEST_P(GoneDuringDestroy, IsNamedToAllThatWait) {
   const auto& [transport, victim, signal] = GetParam();
@@ -249,8 +249,8 @@ TEST_P(GoneDuringDestroy, IsNamedToAllThatWait) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, GoneDuringDestroy,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(0, 2),
-                                            ::testing::Values(SIGKILL, SIGSTOP)));
+                         testing::Combine(testing::Values("shm", "tcp"), testing::Values(0, 2),
+                                          testing::Values(SIGKILL, SIGSTOP)));
 
 }  // namespace
 }  // namespace tutti::fault

@@ -25,8 +25,8 @@
 namespace tutti::fault {
 namespace {
 
-using testing::Child;
-using testing::Line;
+using test::Child;
+using test::Line;
 
 constexpr size_t kMega = 1 << 20;
 
@@ -190,7 +190,7 @@ int live(const std::string& argument, Line& test) {
   scenes().at(scene)(rank, id, test);
   return 0;
 }
-const testing::Role role("limited", live);
+const test::Role role("limited", live);
 
 /// Two ranks in one scene.
 struct Two {
@@ -213,7 +213,7 @@ std::string host() {
   return name;
 }
 
-class StandardStreams : public ::testing::TestWithParam<const char*> {};
+class StandardStreams : public testing::TestWithParam<const char*> {};
 
 TEST_P(StandardStreams, ThatAreClosedAreNotTheLibrarysSockets) {
   Two two("streams-closed", fmt::format("TUTTI_TRANSPORT={}", GetParam()));
@@ -226,7 +226,7 @@ TEST_P(StandardStreams, ThatAreClosedAreNotTheLibrarysSockets) {
     EXPECT_EQ(child->wait(), 0);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Over, StandardStreams, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Over, StandardStreams, testing::Values("shm", "tcp"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST(Limit, OnFilesIsAnErrorAndNoSignal) {

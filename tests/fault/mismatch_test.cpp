@@ -48,7 +48,7 @@ int lines_of(const std::string& text) {
 
 using Parameters = std::tuple<std::string, int, Kind>;
 
-class Mismatch : public ::testing::TestWithParam<Parameters> {};
+class Mismatch : public testing::TestWithParam<Parameters> {};
 
 void expect_error_in_time(const Story& story, int rank, int last, const Kind& kind) {
   SCOPED_TRACE(fmt::format("rank {}", rank));
@@ -103,8 +103,8 @@ TEST(MismatchOnce, AMessageOfOneCallIsNotTakenForAnother) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, Mismatch,
-                         ::testing::Combine(::testing::Values("local", "shm", "tcp"), ::testing::Values(2, 3, 5),
-                                            ::testing::ValuesIn(kKinds)),
+                         testing::Combine(testing::Values("local", "shm", "tcp"), testing::Values(2, 3, 5),
+                                          testing::ValuesIn(kKinds)),
                          [](const auto& test) {
                            return fmt::format("{}_{}_{}", std::get<2>(test.param).name, std::get<0>(test.param),
                                               std::get<1>(test.param));

@@ -20,7 +20,7 @@ bool new_namespaces() {
 }
 
 /// Runs `body` in a process that is number 1 of its namespace; returns its exit status.
-int as_first_process(int (*body)(const std::string&, testing::Line&), const std::string& argument, testing::Line& test,
+int as_first_process(int (*body)(const std::string&, test::Line&), const std::string& argument, test::Line& test,
                      bool hide_proc) {
   if (!new_namespaces()) return 97;
   const pid_t first = fork();
@@ -35,14 +35,14 @@ int as_first_process(int (*body)(const std::string&, testing::Line&), const std:
   return WIFEXITED(status) ? WEXITSTATUS(status) : 95;
 }
 
-int live_without_proc(const std::string& argument, testing::Line& test) {
+int live_without_proc(const std::string& argument, test::Line& test) {
   return as_first_process(live, argument, test, true);
 }
-int live_with_proc_of_outside(const std::string& argument, testing::Line& test) {
+int live_with_proc_of_outside(const std::string& argument, test::Line& test) {
   return as_first_process(live, argument, test, false);
 }
-const testing::Role without_proc("ranks without /proc", live_without_proc);
-const testing::Role with_proc_of_outside("ranks with /proc of outside", live_with_proc_of_outside);
+const test::Role without_proc("ranks without /proc", live_without_proc);
+const test::Role with_proc_of_outside("ranks with /proc of outside", live_with_proc_of_outside);
 
 bool permitted() {
   const pid_t child = fork();
@@ -52,7 +52,7 @@ bool permitted() {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-class Namespaces : public ::testing::TestWithParam<const char*> {};
+class Namespaces : public testing::TestWithParam<const char*> {};
 
 TEST_P(Namespaces, RanksThatAreAllProcess1JoinAndCompute) {
   if (!permitted()) GTEST_SKIP() << "new namespaces are not permitted here";
@@ -66,7 +66,7 @@ TEST_P(Namespaces, RanksThatAreAllProcess1JoinAndCompute) {
     for (const LineResult& report : story) EXPECT_EQ(report.code, tuttiSuccess) << report.text;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Process1, Namespaces, ::testing::Values("ranks without /proc", "ranks with /proc of outside"),
+INSTANTIATE_TEST_SUITE_P(Process1, Namespaces, testing::Values("ranks without /proc", "ranks with /proc of outside"),
                          [](const auto& test) { return test.index == 0 ? "WithoutProc" : "WithProcOfOutside"; });
 
 }  // namespace

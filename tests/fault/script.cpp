@@ -20,7 +20,7 @@
 namespace tutti::fault {
 namespace {
 
-using testing::Line;
+using test::Line;
 
 tuttiDataType_t type_named(const std::string& name) {
   for (int i = 0; i < kDTypes; ++i) {

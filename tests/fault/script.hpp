@@ -12,6 +12,6 @@ namespace tutti::fault {
 inline constexpr int kBeginsToJoin = -2;
 
 /// Joins, makes the script's calls and reports each result: "RANK LINE CODE AT SECONDS TEXT".
-void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, testing::Line& test);
+void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, test::Line& test);
 
 }  // namespace tutti::fault

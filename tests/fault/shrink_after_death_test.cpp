@@ -9,7 +9,7 @@
 namespace tutti::fault {
 namespace {
 
-class ShrinkAfterDeath : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+class ShrinkAfterDeath : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(ShrinkAfterDeath, GivesTheOthersACommunicatorThatWorks) {
   const auto& [transport, victim] = GetParam();
@@ -64,8 +64,7 @@ TEST_P(ShrinkAfterDeath, ThatForgetsTheDeadFailsAtOnce) {
 }
 
 // Rank 0 holds the rendezvous server of the communicator.
-INSTANTIATE_TEST_SUITE_P(Of, ShrinkAfterDeath,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(0, 2)));
+INSTANTIATE_TEST_SUITE_P(Of, ShrinkAfterDeath, testing::Combine(testing::Values("shm", "tcp"), testing::Values(0, 2)));
 
 }  // namespace
 }  // namespace tutti::fault

@@ -56,7 +56,7 @@ void expect_success(const std::vector<Story>& results, int first_rank = 0) {
   }
 }
 
-class Splits : public ::testing::TestWithParam<const char*> {};
+class Splits : public testing::TestWithParam<const char*> {};
 
 /// Two hundred of them, alive and used: of all ranks, of halves, and in reverse order, so that every process holds
 /// rendezvous servers.
@@ -194,7 +194,7 @@ TEST_P(Splits, OfOthersSurviveAStop) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Splits, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Splits, testing::Values("shm", "tcp"),
                          [](const auto& parameters) { return std::string(parameters.param); });
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 using Parameters = std::tuple<int, int, std::string>;  // ranks, stopped rank, call
 
-class Stopped : public ::testing::TestWithParam<Parameters> {};
+class Stopped : public testing::TestWithParam<Parameters> {};
 
 void stop_and_go_on(int ranks, int victim, const std::string& call, double moment) {
   Job job({"shm", ranks, "TUTTI_TIMEOUT=1"}, [&](int rank) {
@@ -59,15 +59,15 @@ TEST_P(Stopped, WritesToNoOtherRanksBufferAfterContinuing) {
 
 // Stored directly to the destination; copied by both ends, through mapped memory and through the kernel.
 INSTANTIATE_TEST_SUITE_P(Placing, Stopped,
-                         ::testing::Combine(::testing::Values(2, 3), ::testing::Values(1),
-                                            ::testing::Values("all_reduce 8388608 i64 sum mapped")));
+                         testing::Combine(testing::Values(2, 3), testing::Values(1),
+                                          testing::Values("all_reduce 8388608 i64 sum mapped")));
 INSTANTIATE_TEST_SUITE_P(Helping, Stopped,
-                         ::testing::Combine(::testing::Values(2), ::testing::Values(0),
-                                            ::testing::Values("broadcast 4194304 i64 0 mapped",
-                                                              "broadcast 4194304 i64 0")));
+                         testing::Combine(testing::Values(2), testing::Values(0),
+                                          testing::Values("broadcast 4194304 i64 0 mapped",
+                                                          "broadcast 4194304 i64 0")));
 INSTANTIATE_TEST_SUITE_P(HelpingARoot, Stopped,
-                         ::testing::Combine(::testing::Values(2), ::testing::Values(1),
-                                            ::testing::Values("gather 4194304 i64 0 mapped", "gather 4194304 i64 0")));
+                         testing::Combine(testing::Values(2), testing::Values(1),
+                                          testing::Values("gather 4194304 i64 0 mapped", "gather 4194304 i64 0")));
 
 }  // namespace
 }  // namespace tutti::fault

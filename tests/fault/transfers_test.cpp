@@ -8,7 +8,7 @@
 namespace tutti::fault {
 namespace {
 
-class Pair : public ::testing::TestWithParam<std::string> {
+class Pair : public testing::TestWithParam<std::string> {
  protected:
   /// Both ranks' results of two scripts, line by line.
   std::vector<Story> play(const std::string& first, const std::string& second, const std::string& more = "") {
@@ -102,9 +102,9 @@ TEST_P(PairOfProcesses, DifferentConfigurationsAreAMismatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, PairOfProcesses, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, PairOfProcesses, testing::Values("shm", "tcp"),
                          [](const auto& test) { return test.param; });
-INSTANTIATE_TEST_SUITE_P(Transports, Pair, ::testing::Values("local", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, Pair, testing::Values("local", "shm", "tcp"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

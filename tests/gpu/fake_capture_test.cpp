@@ -4,7 +4,7 @@
 
 #include "on_fake.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 CUgraphExec instantiate(CUgraph graph) {
@@ -217,4 +217,4 @@ ON_FAKE(FakeCapture, tellsItsGraphWhichKeepsUserObjects, "") {
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

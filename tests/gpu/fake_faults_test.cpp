@@ -10,7 +10,7 @@
 extern "C" uint64_t fake_cuda_calls(const char* name);
 extern "C" void fake_cuda_refuse(const char* name, int result);
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 ON_FAKE(FakeFaults, areForEverInTheirContextAlone, "FAKE_CUDA_DEVICES=2") {
@@ -231,4 +231,4 @@ ON_FAKE_FAILS(FakeBlocks, areWrongWithoutABarrier, "FAKE_CUDA_SEED=3", "FAILED")
 #endif
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

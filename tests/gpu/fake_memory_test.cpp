@@ -6,7 +6,7 @@
 
 #include "on_fake.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 ON_FAKE_FAILS(FakeMemory, isClosedForTheHostWhileNothingRuns, "", "the host touched device memory") {
@@ -302,4 +302,4 @@ ON_FAKE(FakeMemory, endsWhereTheGpuEnds, "FAKE_CUDA_MEMORY=1048576") {
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

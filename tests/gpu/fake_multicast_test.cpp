@@ -3,7 +3,7 @@
 
 #include "on_fake.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 constexpr size_t kBytes = 2 << 20;
@@ -152,4 +152,4 @@ ON_FAKE(FakeMulticast, isSharedWithAProcessByADescriptor, "FAKE_CUDA_DEVICES=2")
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -4,7 +4,7 @@
 
 #include "on_fake.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 constexpr size_t kBytes = 256 << 10, kPage = 4096;
@@ -66,4 +66,4 @@ ON_FAKE(FakeRdma, writesAreOrderedOrFlushed, "FAKE_CUDA_INJECT=rdma_unordered") 
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

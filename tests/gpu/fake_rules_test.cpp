@@ -11,7 +11,7 @@ extern "C" uint64_t fake_cuda_draining_calls();
 /// CUDA 12.4's cuda.h does not have it.
 extern "C" CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 constexpr size_t kHandle = 2 << 20;
@@ -203,4 +203,4 @@ ON_FAKE(FakeGreen, contextsShareMemoryAndNotKernelsOrEvents, "") {
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -6,7 +6,7 @@
 
 extern "C" uint64_t fake_cuda_calls(const char* name);
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 /// A word of host memory that kernels wait for, and one that they count in.
@@ -330,4 +330,4 @@ ON_FAKE(FakeStreams, exchangeLinesBetweenKernels, "FAKE_CUDA_DEVICES=2") {
 }
 
 }  // namespace
-}  // namespace tutti::testing
+}  // namespace tutti::test

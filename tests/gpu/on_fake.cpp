@@ -12,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 constexpr const char* kInside = "ON_FAKE_TEST";
@@ -25,17 +25,17 @@ std::map<std::string, std::function<void(int)>>& roles() {
 }
 
 /// A process in a role never gets to the tests.
-class PlayRole : public ::testing::Environment {
+class PlayRole : public testing::Environment {
  public:
   void SetUp() override {
     const char* const role = std::getenv(kRole);
     if (role == nullptr) return;
     roles().at(role)(kSocket);
     std::fflush(nullptr);
-    std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+    std::_Exit(testing::Test::HasFailure() ? 1 : 0);
   }
 };
-[[maybe_unused]] const auto* const registered = ::testing::AddGlobalTestEnvironment(new PlayRole);
+[[maybe_unused]] const auto* const registered = testing::AddGlobalTestEnvironment(new PlayRole);
 
 // This program, in place of the process.
 [[noreturn]] void start_again(const std::string& filter) {
@@ -56,7 +56,7 @@ const char kImage[8] = {0x50, static_cast<char>(0xED), 0x55, static_cast<char>(0
 bool inside() { return std::getenv(kInside) != nullptr; }
 
 Ended run_again(const std::string& environment) {
-  const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string(test->test_suite_name()) + "." + test->name();
   int ends[2] = {-1, -1};
   if (pipe(ends) != 0) return {-1, "no pipe"};
@@ -168,4 +168,4 @@ CUstream new_stream(unsigned flags) {
   return stream;
 }
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -12,7 +12,7 @@
 
 #include "sample_kernels.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 
 /// How a process ended, and what it printed.
 struct Ended {
@@ -48,7 +48,7 @@ void send_bytes(int socket, const void* data, size_t bytes, int fd = -1);
 int receive_bytes(int socket, void* data, size_t bytes);
 
 #define EXPECT_CUDA(result, call) EXPECT_EQ(static_cast<int>(result), static_cast<int>(call))
-#define CHECK_CUDA(call) ::tutti::testing::check(call, #call)
+#define CHECK_CUDA(call) ::tutti::test::check(call, #call)
 /// Ends the process with an error if the call failed.
 void check(CUresult result, const char* call);
 
@@ -95,24 +95,24 @@ CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING);
 /// The loader's magic word and nothing behind it: the fake takes the kernels from FAKE_CUDA_TWINS.
 extern const char kImage[8];
 
-#define ON_FAKE(Suite, name, environment)                                           \
-  static void Suite##_##name();                                                     \
-  TEST(Suite, name) {                                                               \
-    if (::tutti::testing::inside()) return Suite##_##name();                        \
-    const ::tutti::testing::Ended ended = ::tutti::testing::run_again(environment); \
-    EXPECT_EQ(ended.status, 0) << ended.output;                                     \
-  }                                                                                 \
+#define ON_FAKE(Suite, name, environment)                                     \
+  static void Suite##_##name();                                               \
+  TEST(Suite, name) {                                                         \
+    if (::tutti::test::inside()) return Suite##_##name();                     \
+    const ::tutti::test::Ended ended = ::tutti::test::run_again(environment); \
+    EXPECT_EQ(ended.status, 0) << ended.output;                               \
+  }                                                                           \
   static void Suite##_##name()
 
 /// The same for a process that must fail and say `text`.
-#define ON_FAKE_FAILS(Suite, name, environment, text)                               \
-  static void Suite##_##name();                                                     \
-  TEST(Suite, name) {                                                               \
-    if (::tutti::testing::inside()) return Suite##_##name();                        \
-    const ::tutti::testing::Ended ended = ::tutti::testing::run_again(environment); \
-    EXPECT_NE(ended.status, 0);                                                     \
-    EXPECT_NE(ended.output.find(text), std::string::npos) << ended.output;          \
-  }                                                                                 \
+#define ON_FAKE_FAILS(Suite, name, environment, text)                         \
+  static void Suite##_##name();                                               \
+  TEST(Suite, name) {                                                         \
+    if (::tutti::test::inside()) return Suite##_##name();                     \
+    const ::tutti::test::Ended ended = ::tutti::test::run_again(environment); \
+    EXPECT_NE(ended.status, 0);                                               \
+    EXPECT_NE(ended.output.find(text), std::string::npos) << ended.output;    \
+  }                                                                           \
   static void Suite##_##name()
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -17,7 +17,7 @@
 #include "base/socket.hpp"
 #include "tutti/error.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 constexpr const char* kRoleVariable = "CHILD_OF_TEST_ROLE";
@@ -40,7 +40,7 @@ int play(const std::string& role, const std::string& argument) {
 }
 
 /// Runs before any test: a process started in a role never gets to the tests.
-class PlayRole : public ::testing::Environment {
+class PlayRole : public testing::Environment {
  public:
   void SetUp() override {
     if (const char* role = std::getenv(kRoleVariable)) {
@@ -49,7 +49,7 @@ class PlayRole : public ::testing::Environment {
     }
   }
 };
-[[maybe_unused]] const auto* const registered = ::testing::AddGlobalTestEnvironment(new PlayRole);
+[[maybe_unused]] const auto* const registered = testing::AddGlobalTestEnvironment(new PlayRole);
 
 }  // namespace
 
@@ -129,4 +129,4 @@ int Child::wait() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -9,7 +9,7 @@
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 
 /// Lines of text between a test and a child process.
 class Line {
@@ -52,4 +52,4 @@ struct Role {
   Role(const char* name, Body body);
 };
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -9,7 +9,7 @@
 
 #include "base/deadline.hpp"
 
-namespace tutti::testing {
+namespace tutti::test {
 namespace {
 
 Ending ending_of(int status) {
@@ -70,4 +70,4 @@ void dump_stacks(pid_t process) {
   }
 }
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

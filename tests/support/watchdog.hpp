@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::testing {
+namespace tutti::test {
 
 /// How a child process ended.
 struct Ending {
@@ -23,4 +23,4 @@ std::vector<Ending> await_children(const std::vector<pid_t>& children, double se
 /// Writes the stacks of all threads of a process to stderr, by gdb; says so where there is none.
 void dump_stacks(pid_t process);
 
-}  // namespace tutti::testing
+}  // namespace tutti::test

@@ -1,4 +1,5 @@
 // tutti explain: which algorithm a call gets, and why no other.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -25,7 +26,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct ExplainOptions {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
   double nvlink = 0;  // GB/s
@@ -43,7 +44,7 @@ select::MeasuredGpus measured_gpus(const topo::Graph& graph, const std::vector<t
 }
 
 /// This machine's GPUs, with ranks on them in order, each a process, as `tutti perf --device cuda` places them.
-select::MachineInputs machine_of_gpus(const Options& options) {
+select::MachineInputs machine_of_gpus(const ExplainOptions& options) {
   if (options.hosts > 1) {
     throw_error(Code::InvalidArgument,
                 "--device cuda is about the GPUs of this machine: leave out --hosts, or give a topology (--topo)");
@@ -63,7 +64,7 @@ select::MachineInputs machine_of_gpus(const Options& options) {
   return made;
 }
 
-select::MachineInputs machine_of(const Options& options) {
+select::MachineInputs machine_of(const ExplainOptions& options) {
   if (!options.topology.empty()) {
     const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts);
     if (options.device == "cuda" && graph.all(topo::NodeKind::Gpu).empty()) {
@@ -91,8 +92,8 @@ select::MachineInputs machine_of(const Options& options) {
   return made;
 }
 
-void print_text(const Options& options, Collective collective, uint64_t bytes, const select::MachineInputs& machine,
-                const std::vector<select::Candidate>& all) {
+void print_text(const ExplainOptions& options, Collective collective, uint64_t bytes,
+                const select::MachineInputs& machine, const std::vector<select::Candidate>& all) {
   const select::CostInputs& s = machine.inputs;
   const select::MachineNotes& notes = machine.notes;
   const std::string size = collective == Collective::Barrier ? "" : " of " + to_text(Bytes{bytes});
@@ -143,7 +144,7 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   return page.dump(2) + "\n";
 }
 
-void explain(const Options& options) {
+void explain(const ExplainOptions& options) {
   const Collective collective = read_collective(options.collective, "");
   auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};
@@ -163,7 +164,7 @@ void explain(const Options& options) {
 
 void add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "which algorithm a call gets, and why no other");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExplainOptions>();
   add_call(*command, options->collective, options->bytes, options->ranks);
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");

@@ -1,4 +1,5 @@
 // tutti lab: which layout a training job should have, what it takes, and why.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "base/format.hpp"

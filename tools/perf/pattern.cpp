@@ -33,8 +33,11 @@ uint64_t load(const std::byte* at, size_t size) {
 
 }  // namespace
 
-Pattern::Pattern(const CallShape& shape, uint64_t seed)
-    : shape_(shape), seed_(seed), period_(std::min(kPeriod, largest_buffer(shape))) {}
+Pattern::Pattern(const CallShape& shape, uint64_t seed, std::shared_ptr<ValueTables> tables)
+    : shape_(shape),
+      seed_(seed),
+      period_(std::min(kPeriod, largest_buffer(shape))),
+      tables_(tables ? std::move(tables) : std::make_shared<ValueTables>()) {}
 
 size_t Pattern::input_count(int rank) const {
   switch (shape_.collective) {
@@ -109,11 +112,12 @@ uint64_t Pattern::folded_element(size_t index) const {
 uint64_t Pattern::scalar(int rank) const { return scalar_value(seed_, rank, shape_.type); }
 
 const std::vector<std::byte>& Pattern::table(int source) {
-  std::vector<std::byte>& values = tables_[source];
-  if (!values.empty()) return values;
-  const size_t size = size_of(shape_.type);
+  const std::optional<Op> op = reduces(shape_.collective) ? std::optional(shape_.op) : std::nullopt;
+  std::vector<std::byte>& values = (*tables_)[{shape_.type, op, source}];
+  const size_t size = size_of(shape_.type), known = values.size() / size;
+  if (known >= period_) return values;
   values.resize(period_ * size);
-  for (size_t i = 0; i < period_; ++i) {  // of the first period, whose shift is 0
+  for (size_t i = known; i < period_; ++i) {  // of the first period, whose shift is 0
     const uint64_t bits = source == kFold ? folded_element(i) : input_element(source, i);
     std::memcpy(&values[i * size], &bits, size);
   }

@@ -22,7 +22,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tutti/types.hpp"
@@ -46,13 +49,26 @@ struct Verdict {
   uint64_t got = 0, expected = 0;  ///< its bits
 };
 
+/// Values that patterns of the same seed and number of ranks share: making them takes most of a check's time. Not
+/// thread-safe.
+class ValueTables {
+ public:
+  /// A rank's values, or the fold of all, in calls that fold with `op` or only copy.
+  using Key = std::tuple<DType, std::optional<Op>, int>;
+  std::vector<std::byte>& operator[](const Key& key) { return tables_[key]; }
+
+ private:
+  std::map<Key, std::vector<std::byte>> tables_;
+};
+
 /// Not thread-safe; each rank has its own.
 class Pattern {
  public:
   static constexpr size_t kPeriod = 8191;
 
-  /// All ranks must pass the same seed; another seed gives other data.
-  Pattern(const CallShape& shape, uint64_t seed);
+  /// All ranks must pass the same seed; another seed gives other data. `tables`: those of this seed and number of
+  /// ranks; null: its own.
+  Pattern(const CallShape& shape, uint64_t seed, std::shared_ptr<ValueTables> tables = nullptr);
 
   /// Makes this rank the root; values do not change.
   void set_root(int root) { shape_.root = root; }
@@ -96,7 +112,7 @@ class Pattern {
   CallShape shape_;
   uint64_t seed_;
   size_t period_;
-  std::map<int, std::vector<std::byte>> tables_;
+  std::shared_ptr<ValueTables> tables_;
 };
 
 /// An element as text, e.g. "3 (0x40400000)".

@@ -1,4 +1,5 @@
 // tutti perf: measures and checks a collective, with nccl-tests' flags, columns and definitions.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -24,7 +25,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr const char* kDetails = R"(
+constexpr const char* kPerfDetails = R"(
 COLLECTIVE: all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter send_recv barrier, or as
 others call them: all_reduce_perf, ncclAllReduce, MPI_Allreduce, alltoall, bcast, sendrecv …
 
@@ -268,7 +269,7 @@ void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& sta
   CLI::App* command = app.add_subcommand("perf", "measures a collective and checks its results");
   const auto words = std::make_shared<Words>();
   add_flags(*command, *words);
-  command->footer(kDetails);
+  command->footer(kPerfDetails);
   command->callback([words, command, &arguments, &status] {
     read_words(*words, command->count("-e") > 0);
     const bool start_processes = words->processes > 0 && !words->launched;

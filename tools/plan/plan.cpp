@@ -1,4 +1,5 @@
 // tutti plan: lists, describes and verifies algorithms.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,11 +29,9 @@ constexpr Rank kMaxPlanRanks = 4096;
 constexpr Rank kMaxDrawn = 64;
 const CLI::Range kSomeRank(0, kMaxPlanRanks - 1);
 
-using Options = PlanOptions;
-
 /// Runs what may be large: not beyond --memory, and with a line on a terminal that says what takes so long.
 template <class Work>
-auto within_budget(const Options& options, const char* doing, const Work& work) {
+auto within_budget(const PlanOptions& options, const char* doing, const Work& work) {
   const std::string what =
       names_file(options) ? options.algorithm : fmt::format("{} on {}", options.algorithm, in_ranks(options.ranks()));
   const Budget budget(read_call_bytes(options.memory, "--memory"), fmt::format("{} {}", doing, what));
@@ -67,7 +66,7 @@ const char* allowed_ranks(const plan::Algorithm& algorithm) {
   return any ? "any" : powers ? "2^k" : groups ? "groups" : "some";
 }
 
-void list(const Options& options) {
+void list(const PlanOptions& options) {
   ordered_json rows = ordered_json::array();
   std::string table = fmt::format("For {}; amounts are the busiest rank's, in units of the call's count\n\n",
                                   in_ranks(options.ranks()));
@@ -118,7 +117,7 @@ void print_steps(const plan::RankPlan& plan) {
   }
 }
 
-void show(const Options& options) {
+void show(const PlanOptions& options) {
   const Subject subject = subject_of(options);
   const Rank ranks = subject.shape.ranks;
   check_rank("--rank", options.rank, ranks);
@@ -190,7 +189,7 @@ bool prove_programs(std::span<const plan::RankPlan> plans) {
   return all;
 }
 
-int verify(const Options& options) {
+int verify(const PlanOptions& options) {
   const Subject subject = whole_subject_of(options, plan::Proof::Omit);
   plan::Counted counted;
   try {
@@ -226,7 +225,7 @@ Subject for_root(Subject subject, Rank root) {
   return subject;
 }
 
-void draw(const Options& options) {
+void draw(const PlanOptions& options) {
   if (!names_file(options) && options.ranks() > kMaxDrawn) too_many_to_draw(options.ranks());
   Subject subject = subject_of(options);
   if (subject.shape.ranks > kMaxDrawn) too_many_to_draw(subject.shape.ranks);
@@ -239,7 +238,7 @@ void draw(const Options& options) {
   if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
-void export_plans(const Options& options) {
+void export_plans(const PlanOptions& options) {
   const Subject subject = whole_subject_of(options);
   const std::string text = plan::to_json(subject.plans, options.algorithm);
   if (text.size() > plan::kMaxPlanText) {
@@ -251,7 +250,7 @@ void export_plans(const Options& options) {
   if (to_file) fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
 }
 
-void import_plans(const Options& options) {
+void import_plans(const PlanOptions& options) {
   const plan::PlanSet set = plan::load_plans(options.algorithm);
   if (options.file == kStandardOutput) return write_file("", options.file, plan::to_json(set.plans, set.name));
   const plan::Shape shape = set.plans.front().shape;
@@ -263,7 +262,7 @@ void import_plans(const Options& options) {
   fmt::print("\nTUTTI_PLAN={} runs it for every {} of {}.\n", file, name_of(shape.collective), in_ranks(shape.ranks));
 }
 
-void add_shape(CLI::App* command, Options& options) {
+void add_shape(CLI::App* command, PlanOptions& options) {
   command->add_option("-n", options.of_ranks, "number of ranks; default 4, a file's own")
       ->check(CLI::Range(1, kMaxPlanRanks));
   command->add_option(
@@ -272,11 +271,11 @@ void add_shape(CLI::App* command, Options& options) {
       "0,0,1,1");
 }
 
-void add_memory(CLI::App* command, Options& options) {
+void add_memory(CLI::App* command, PlanOptions& options) {
   command->add_option("--memory", options.memory, "how much memory it may take; default 2G");
 }
 
-void add_names(CLI::App* command, Options& options) {
+void add_names(CLI::App* command, PlanOptions& options) {
   command
       ->add_option(
           "COLLECTIVE ALGORITHM", options.words,
@@ -298,7 +297,7 @@ void add_plan(CLI::App& app, int& status) {
   command->footer(
       "Examples:\n  tutti plan list -n 8\n  tutti plan show all_reduce ring -n 4 --rank 0\n"
       "  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
   add_shape(lists, *options);

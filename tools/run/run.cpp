@@ -1,4 +1,5 @@
 // tutti run: the command line of the launcher.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace tutti::tools {
 namespace {
 
-struct Options {
+struct RunOptions {
   int ranks = 0;
   std::string hosts, hostfile;
   bool check = false;
@@ -30,7 +31,7 @@ struct Options {
   Job job;
 };
 
-constexpr const char* kDetails = R"(
+constexpr const char* kRunDetails = R"(
 Every line that a rank writes comes out with "[rank] " before it. Where this goes to a terminal, ranks of this host
 write to a terminal of their own (--no-pty: a pipe, as on other hosts), so that their lines come at once; in colours
 unless NO_COLOR is set. Standard error is always a pipe. Standard input goes to rank 0.
@@ -83,7 +84,7 @@ void check_variable(const std::string& text) {
 }
 
 /// Refuses words that contradict each other.
-void check_words(const Options& options) {
+void check_words(const RunOptions& options) {
   const bool has_program = !options.job.program.empty();
   if (!options.hosts.empty() && !options.hostfile.empty()) {
     throw_error(Code::InvalidArgument, "--hosts and --hostfile both name the hosts; give one of them");
@@ -104,13 +105,13 @@ void check_words(const Options& options) {
   check_launcher(options.job.launcher);
 }
 
-std::vector<Placement> placed(const Options& options, const std::string& here, size_t cores) {
+std::vector<Placement> placed(const RunOptions& options, const std::string& here, size_t cores) {
   if (!options.hostfile.empty()) return place(read_host_file(options.hostfile), options.ranks, here);
   if (!options.hosts.empty()) return place(parse_hosts(options.hosts), options.ranks, here);
   return place_here(options.ranks != 0 ? options.ranks : static_cast<int>(cores));
 }
 
-int run(Options& options, const std::vector<std::string>& words) {
+int run(RunOptions& options, const std::vector<std::string>& words) {
   if (!options.check_part.empty()) return check_here(options.check_part);
   Job& job = options.job;
   job.program = words;
@@ -138,7 +139,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   CLI::App* command = app.add_subcommand(
       "run",
       "starts a program as several ranks, here or on several hosts:\ntutti run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RunOptions>();
   command->add_option("-n,--np", options->ranks, "number of ranks; default: the hosts' slots, or this host's cores")
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
@@ -186,7 +187,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   command->add_flag("--no-pty", options->no_pty, "ranks write into pipes also where this command writes to a terminal");
   command->add_flag("-v,--verbose", options->job.verbose, "says what is started where, and how it is bound");
   command->prefix_command();  // a program may also follow without "--"
-  command->footer(kDetails);
+  command->footer(kRunDetails);
   command->callback([options, command, &program, &status] {
     const std::vector<std::string> words = whole_program(command->remaining(), program);
     try {

@@ -1,4 +1,5 @@
 // tutti sim: a call's time on a machine that need not be there.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +26,7 @@ using nlohmann::ordered_json;
 constexpr size_t kMaxEvents = 200'000;
 constexpr const char* kModel = "Times are a model's, not measured ones.";
 
-struct Options {
+struct SimOptions {
   std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg, file;
   SceneOptions scene;
   uint32_t calls = 1;
@@ -49,7 +50,7 @@ double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double s
   return seconds > 0 ? bus_factor(collective, ranks) * static_cast<double>(bytes) / seconds / 1e9 : 0;
 }
 
-Row simulate(Scene& scene, const select::Candidate& candidate, const Options& options, bool events) {
+Row simulate(Scene& scene, const select::Candidate& candidate, const SimOptions& options, bool events) {
   Row row{
       .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
   sim::SimulateOptions how;
@@ -65,7 +66,7 @@ Row simulate(Scene& scene, const select::Candidate& candidate, const Options& op
   return row;
 }
 
-std::vector<select::Candidate> wanted(const Scene& scene, const Options& options) {
+std::vector<select::Candidate> wanted(const Scene& scene, const SimOptions& options) {
   std::vector<select::Candidate> usable;
   std::vector<std::string> names;
   for (const select::Candidate& candidate : scene.candidates()) {
@@ -131,7 +132,7 @@ void print_all(const Scene& scene, const std::vector<Row>& rows) {
   }
 }
 
-std::string json_text(const Scene& scene, const Options& options, const std::vector<Row>& rows) {
+std::string json_text(const Scene& scene, const SimOptions& options, const std::vector<Row>& rows) {
   ordered_json page{{"model", kModel},
                     {"engine", options.engine},
                     {"collective", name_of(scene.collective())},
@@ -160,7 +161,7 @@ std::string json_text(const Scene& scene, const Options& options, const std::vec
   return page.dump(2) + "\n";
 }
 
-void run(const Options& options) {
+void run(const SimOptions& options) {
   if (options.engine == "simgrid" && sim::simgrid_version().empty()) {
     sim::with_simgrid({}, {}, [](sim::Network&) {});  // throws, with the remedy
   }
@@ -201,7 +202,7 @@ void run(const Options& options) {
 
 void add_sim(CLI::App& app) {
   CLI::App* command = app.add_subcommand("sim", "simulates a call on a machine that need not be there");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SimOptions>();
   add_call(*command, options->collective, options->bytes, options->scene.ranks);
   command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");

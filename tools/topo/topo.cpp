@@ -1,4 +1,5 @@
 // tutti topo: this machine's topology, or a file's.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ namespace {
 using nlohmann::ordered_json;
 using topo::Graph;
 
-struct Options {
+struct TopoOptions {
   std::string import, svg, json;
   double nvlink = 0;  // GB/s
   uint32_t hosts = 1;
@@ -75,13 +76,13 @@ void print_figures() {
   }
 }
 
-Graph topology_of(const Options& options) {
+Graph topology_of(const TopoOptions& options) {
   Graph graph = topology_from(options.import, options.nvlink, options.hosts);
   if (options.ranks > 0) place_ranks(graph, options.ranks);
   return graph;
 }
 
-void show(const Options& options) {
+void show(const TopoOptions& options) {
   if (options.figures) {
     print_figures();
     return;
@@ -106,7 +107,7 @@ void show(const Options& options) {
 
 void add_topo(CLI::App& app) {
   CLI::App* command = app.add_subcommand("topo", "the machine's topology: a tree, and the paths between GPUs or cores");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TopoOptions>();
   command
       ->add_option("--import", options->import,
                    "shows a file's topology: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML, or Tutti's JSON")

@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr double kMiB = 1 << 20;
+constexpr double kBytesOfMiB = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Code::InvalidArgument, text); }
 
@@ -155,8 +155,8 @@ void read_flags(const CLI::App& command, TrainFlags& flags) {
   data.reshard_after_forward = !flags.keep_gathered;
   data.weights = flags.bf16 ? DType::BF16 : type(flags.type);
   data.communication = type(flags.wire);
-  data.bucket = static_cast<size_t>(flags.bucket * kMiB);
-  data.first_bucket = static_cast<size_t>(flags.first_bucket * kMiB);
+  data.bucket = static_cast<size_t>(flags.bucket * kBytesOfMiB);
+  data.first_bucket = static_cast<size_t>(flags.first_bucket * kBytesOfMiB);
   options.pipeline.schedule = train::schedule_kind(flags.schedule);
   options.pace = flags.pace * 1e-3;
   check_trace_names(flags.traces);

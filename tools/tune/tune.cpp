@@ -1,4 +1,5 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
+#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ constexpr const char* kSpeaker = "tutti tune";
 constexpr size_t kMaxText = size_t{16} << 20;
 constexpr double kWithin = 2, kAny = 1e300;
 
-struct Options {
+struct TuneOptions {
   int ranks = 0;
   bool all = false;
   std::string device = "host";
@@ -60,7 +61,7 @@ struct Options {
 
 class Tuning {
  public:
-  Tuning(const Options& options, std::string path)
+  Tuning(const TuneOptions& options, std::string path)
       : options_(options),
         path_(std::move(path)),
         ranks_(options.hosts.empty() ? place_here(options.ranks)
@@ -272,7 +273,7 @@ class Tuning {
     fmt::print("{}: the other hosts have it too\n", kSpeaker);
   }
 
-  const Options& options_;
+  const TuneOptions& options_;
   std::string path_;
   std::vector<Placement> ranks_;
   bool many_hosts_;
@@ -284,7 +285,7 @@ class Tuning {
   Fd folder_;
 };
 
-int tune(const Options& options) {
+int tune(const TuneOptions& options) {
   if (options.launched) {
     const auto body = [&](Communicator& comm) { work_on(comm, shared_task(comm, options.task)); };
     const std::vector<Cores> cores = usable_cores();
@@ -310,7 +311,7 @@ int tune(const Options& options) {
 
 void add_tune(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("tune", "measures this machine, so that the best algorithms are chosen here");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TuneOptions>();
   command->add_option("-n", options->ranks, "process ranks; default 2 on this host, all slots of --hosts")
       ->check(CLI::Range(2, 1024));
   command

@@ -80,14 +80,14 @@ std::string ask(const Address& address, uint16_t port, const std::string& reques
 }
 
 /// One attempt at all addresses.
-struct Attempt {
+struct StoreAttempt {
   std::string secret;  // empty: failed
   std::string why;
   bool all_refused = true;
 };
 
-Attempt try_once(const StoreAddress& store, const std::string& request, Deadline deadline) {
-  Attempt attempt;
+StoreAttempt try_once(const StoreAddress& store, const std::string& request, Deadline deadline) {
+  StoreAttempt attempt;
   const auto failed = [&](const Error& error, const std::string& at) {
     attempt.why += fmt::format("{}{}{}", attempt.why.empty() ? "" : "; ", at, error.what());
     attempt.all_refused = attempt.all_refused && dynamic_cast<const TorchRefused*>(&error) != nullptr;
@@ -116,7 +116,7 @@ std::string secret_from_store(const StoreAddress& store, const std::string& name
   const Deadline silent = Deadline::in(limits.warn_after), gone = Deadline::in(limits.refused);
   bool answered = false, warned = false;
   for (;;) {
-    const Attempt attempt = try_once(store, request, deadline);
+    const StoreAttempt attempt = try_once(store, request, deadline);
     if (!attempt.secret.empty()) return attempt.secret;
     answered = answered || !attempt.all_refused;
     if (store.opened_before && !answered && gone.passed()) {

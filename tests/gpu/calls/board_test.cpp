@@ -8,7 +8,7 @@
 namespace tutti::exec::gpu {
 namespace {
 
-class Board : public ::testing::Test {
+class Board : public testing::Test {
  protected:
   void wait(uint32_t block, uint64_t call, Rank peer) const {
     BlockWait& wait = record_->waits[block];

@@ -10,7 +10,7 @@
 namespace tutti {
 
 /// Two ranks that share a device, each with 64 KiB of input and output, and a stream.
-class DriverRules : public ::testing::Test {
+class DriverRules : public testing::Test {
  protected:
   static constexpr size_t kCount = 16 << 10;
   struct Own {

@@ -20,7 +20,7 @@ std::vector<float> joined(const std::vector<std::vector<float>>& parts) {
 }
 
 /// Ranks share a device. Freeing memory waits for all its kernels, also other ranks', so a rank's body has one call.
-class DeviceGroups : public ::testing::Test {
+class DeviceGroups : public testing::Test {
  protected:
   static void each_rank(const std::function<void(int rank, tuttiComm_t comm, const GpuStream& stream)>& body) {
     use_gpu(0);

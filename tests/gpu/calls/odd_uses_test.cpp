@@ -17,7 +17,7 @@ constexpr size_t kCount = 1000;
 std::vector<float> repeated(float value, size_t count = kCount) { return std::vector<float>(count, value); }
 
 /// Two ranks on device 0, with buffers of kCount floats that outlive the communicator.
-class OddUses : public ::testing::Test {
+class OddUses : public testing::Test {
  protected:
   struct Own {
     GpuBuffer in{kCount * 4}, out{kCount * 4};

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kBytes = 4096;
 
 /// One rank on device 0; each test makes one mistake, and then a right call.
-class Refusals : public ::testing::Test {
+class Refusals : public testing::Test {
  protected:
   void SetUp() override {
     use_gpu(0);

@@ -34,7 +34,7 @@ void expect_words(const LineResult& report, const std::vector<std::string>& part
     EXPECT_NE(report.words.find(part), std::string::npos) << part << ": " << report.words;
 }
 
-class Deadlock : public ::testing::Test {
+class Deadlock : public testing::Test {
  protected:
   void SetUp() override {
     if (!kOnlyOurThreads) GTEST_SKIP() << "what a thread of the sanitizer's will do cannot be known";

@@ -19,9 +19,9 @@
 namespace tutti::comm {
 namespace {
 
-using testing::Child;
-using testing::Line;
-using testing::Role;
+using test::Child;
+using test::Line;
+using test::Role;
 
 Deadline soon() { return Deadline::in(30); }
 
@@ -202,7 +202,7 @@ std::string named(Job& job, Rank rank) {
   return "rank " + std::to_string(rank) + " (process " + std::to_string(job[rank].process());
 }
 
-class Processes : public ::testing::TestWithParam<Rank> {};
+class Processes : public testing::TestWithParam<Rank> {};
 
 TEST_P(Processes, JoinExchangeAndLeave) {
   const Rank n = GetParam();
@@ -220,7 +220,7 @@ TEST_P(Processes, JoinExchangeAndLeave) {
     EXPECT_EQ(child.wait(), 0);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Process, Processes, ::testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Process, Processes, testing::Values(1, 2, 3, 8));
 
 TEST(Process, ReachesServicesAndBoardsOfOthers) {
   Job job(3);

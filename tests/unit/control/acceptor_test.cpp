@@ -166,7 +166,7 @@ TEST(Acceptor, ConnectionsOfThisUserAreNotEvictedForOthers) {
 
 /// A process with few descriptors, most of them in use. It sends its port; on request, it sends how many files it can
 /// still open.
-int run_with_few_descriptors(const std::string&, testing::Line& test) {
+int run_with_few_descriptors(const std::string&, test::Line& test) {
   const rlimit few{256, 256};
   setrlimit(RLIMIT_NOFILE, &few);
   const RunningAcceptor acceptor;
@@ -183,10 +183,10 @@ int run_with_few_descriptors(const std::string&, testing::Line& test) {
   test.tell(std::to_string(more));
   return 0;
 }
-const testing::Role few("acceptor with few descriptors", run_with_few_descriptors);
+const test::Role few("acceptor with few descriptors", run_with_few_descriptors);
 
 TEST(Acceptor, PendingConnectionsLeaveTheProgramDescriptors) {
-  testing::Child child("acceptor with few descriptors", "");
+  test::Child child("acceptor with few descriptors", "");
   const auto port = static_cast<uint16_t>(std::stoi(child.receive()));
   SilentConnections silence(400);
   silence.add(port, 400);

@@ -12,7 +12,7 @@
 namespace tutti::control {
 namespace {
 
-class Ranks : public ::testing::TestWithParam<Rank> {};
+class Ranks : public testing::TestWithParam<Rank> {};
 
 TEST_P(Ranks, JoinExchangeAndLeave) {
   const Rank n = GetParam();
@@ -41,7 +41,7 @@ TEST_P(Ranks, JoinExchangeAndLeave) {
   });
   leave_all(all);
 }
-INSTANTIATE_TEST_SUITE_P(Endpoint, Ranks, ::testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Endpoint, Ranks, testing::Values(1, 2, 3, 8));
 
 TEST(Endpoint, SeveralCommunicatorsAreIndependent) {
   const UniqueId first = create_unique_id(), second = create_unique_id();

@@ -26,7 +26,7 @@ std::vector<pid_t> all_threads() {
   return threads;
 }
 
-class Parked : public ::testing::Test {
+class Parked : public testing::Test {
  protected:
   /// Whether all threads that the test started are parked. They may not be parked yet.
   bool become_parked(bool wanted) const {

@@ -20,7 +20,7 @@ struct PlainMemory {
 constexpr uint64_t kMax = 64;  // bytes of a message
 
 template <class Wire>
-struct Ends {
+struct LineEnds {
   std::vector<Line> memory = std::vector<Line>(kLlSlots * line_slot_bytes(kMax) / sizeof(Line));
   uint64_t consumed = 0;
   OutLink out{.consumed = &consumed,
@@ -55,7 +55,7 @@ using Usual = LlWire<PlainMemory>;
 using ShortPeriod = LlWire<PlainMemory, kLlSlots, 4>;
 
 TEST(Lines, BringTagLengthAndBytes) {
-  Ends<Usual> ends;
+  LineEnds<Usual> ends;
   EXPECT_EQ(Usual::poll(ends.in, ends.header, ends.arrival), Poll::Empty);
   ends.send(kTagMask - 5, kMax, 0xfedcba9876543210);
   ASSERT_EQ(Usual::poll(ends.in, ends.header, ends.arrival), Poll::Ready);
@@ -70,7 +70,7 @@ TEST(Lines, BringTagLengthAndBytes) {
 }
 
 TEST(Lines, AreNotThereBeforeBothWordsHaveCome) {
-  Ends<Usual> ends;
+  LineEnds<Usual> ends;
   const Line empty = ends.memory[0];
   ends.send(1, 0, 0);
   const Line whole = ends.memory[0];
@@ -84,7 +84,7 @@ TEST(Lines, AreNotThereBeforeBothWordsHaveCome) {
 }
 
 TEST(Lines, FillTheirSlotsAndGetThemBackByHalves) {
-  Ends<Usual> ends;
+  LineEnds<Usual> ends;
   for (uint32_t m = 0; m < kLlSlots; ++m) {
     ASSERT_TRUE(Usual::can_publish(ends.out));
     ends.send(m, 8, m);
@@ -99,7 +99,7 @@ TEST(Lines, FillTheirSlotsAndGetThemBackByHalves) {
 }
 
 TEST(Lines, IgnoreAnImpossibleCounter) {
-  Ends<Usual> ends;
+  LineEnds<Usual> ends;
   for (uint32_t m = 0; m < kLlSlots; ++m) ends.send(m, 8, m);
   ends.consumed = 1000;
   EXPECT_FALSE(Usual::can_publish(ends.out));
@@ -108,7 +108,7 @@ TEST(Lines, IgnoreAnImpossibleCounter) {
 /// What is left of older messages is never taken for the next one's, also when flags repeat.
 template <class Wire>
 int stale_lines() {
-  Ends<Wire> ends;
+  LineEnds<Wire> ends;
   std::mt19937 random(7);
   int stale = 0;
   for (uint64_t m = 0; m < 4000; ++m) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 /// A folder with /sys of some processors.
 class Sys {
  public:
-  Sys() : root_(fs::path(::testing::TempDir()) / ("caches-" + std::to_string(getpid()))) { fs::remove_all(root_); }
+  Sys() : root_(fs::path(testing::TempDir()) / ("caches-" + std::to_string(getpid()))) { fs::remove_all(root_); }
   ~Sys() { fs::remove_all(root_); }
   Sys(const Sys&) = delete;
   Sys& operator=(const Sys&) = delete;

@@ -11,9 +11,9 @@
 namespace tutti::control {
 namespace {
 
-using testing::Child;
-using testing::Line;
-using testing::Role;
+using test::Child;
+using test::Line;
+using test::Role;
 
 /// Recognises its launch, fetches the id, joins, exchanges and leaves, as often as the argument says.
 int launched_main(const std::string& argument, Line& test) {

@@ -35,7 +35,7 @@ using link::HostWire;
 using link::SharedMemory;
 using link::SharedRegion;
 
-constexpr uint64_t kPage = 4096, kBytes = 64 * kPage;
+constexpr uint64_t kPage = 4096, kArea = 64 * kPage;
 constexpr unsigned char kPattern = 0x5a, kStored = 7;
 
 bool nobody(Rank) { return false; }
@@ -105,25 +105,25 @@ struct ReleaseBuffers : testing::Test {
 };
 
 TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
-  auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
-  unsigned char* const to = data + kBytes + 100;  // the first page reading something else too
-  std::memset(data, 1, 3 * kBytes);
+  auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kArea));
+  unsigned char* const to = data + kArea + 100;  // the first page reading something else too
+  std::memset(data, 1, 3 * kArea);
   link::HostReader host;
   link::InLink in = link::reading_end(Writer::common().link, &host);
   in.peer = 1;
-  const SharedRegion region = memory.find(to, kBytes);
+  const SharedRegion region = memory.find(to, kArea);
   const link::SharedMemory::Exported exported = memory.export_region(region.id);
-  offer(in, region, to, kBytes);
+  offer(in, region, to, kArea);
   ASSERT_EQ(in.host->cooperative.phase, link::CooperativeReader::Phase::Open);
   const auto [front, back] = in.host->cooperative.edges;
   ASSERT_GT(front, 0u);
   ASSERT_GT(back, 0u);
   Writer writer([&, &front = front, &back = back] {
     void* const base = mmap(nullptr, exported.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, exported.fd.get(), 0);
-    if (base == MAP_FAILED || !claim_all(&Writer::common().link, kBytes)) return 1;
+    if (base == MAP_FAILED || !claim_all(&Writer::common().link, kArea)) return 1;
     raise(SIGSTOP);
     auto* const target = static_cast<unsigned char*>(base) + (to - region.base);
-    std::memset(target + front, kStored, kBytes - front - back);
+    std::memset(target + front, kStored, kArea - front - back);
     return 0;
   });
   host.process = writer.process();
@@ -133,47 +133,47 @@ TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
   EXPECT_GT(waits, 0);
   EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; }))
       << "bytes outside the buffer are unchanged";
-  EXPECT_TRUE(std::all_of(to + kBytes, data + 3 * kBytes, [](unsigned char byte) { return byte == 1; }));
-  std::memset(data, kPattern, 3 * kBytes);
+  EXPECT_TRUE(std::all_of(to + kArea, data + 3 * kArea, [](unsigned char byte) { return byte == 1; }));
+  std::memset(data, kPattern, 3 * kArea);
   waits = 0;
   // As by a later call on the failed communicator: the memory is the caller's now.
   release_buffers({}, {&in, 1}, counted);
   EXPECT_EQ(waits, 0) << "it waits for nobody again";
   ASSERT_EQ(writer.resume(), 0);
-  EXPECT_EQ(std::count(data, data + 3 * kBytes, kPattern), static_cast<ptrdiff_t>(3 * kBytes));
-  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "peers cannot map the new pages";
-  EXPECT_EQ(memory.find(data, kBytes).id, region.id);
+  EXPECT_EQ(std::count(data, data + 3 * kArea, kPattern), static_cast<ptrdiff_t>(3 * kArea));
+  EXPECT_EQ(memory.find(to, kArea).id, 0u) << "peers cannot map the new pages";
+  EXPECT_EQ(memory.find(data, kArea).id, region.id);
   memory.release(data);
 }
 
 TEST_F(ReleaseBuffers, KeepsMemoryThatOnlyDeadProcessesHaveMapped) {
-  auto* const data = static_cast<unsigned char*>(memory.allocate(kBytes));
+  auto* const data = static_cast<unsigned char*>(memory.allocate(kArea));
   link::HostReader host;
   link::InLink in = link::reading_end(Writer::common().link, &host);
   in.peer = 1;
-  const SharedRegion region = memory.find(data, kBytes);
-  offer(in, region, data, kBytes);
+  const SharedRegion region = memory.find(data, kArea);
+  offer(in, region, data, kArea);
   Writer writer([&] {
-    if (!claim_all(&Writer::common().link, kBytes)) return 1;
+    if (!claim_all(&Writer::common().link, kArea)) return 1;
     raise(SIGSTOP);
     return 0;
   });
   host.process = writer.process();
   writer.kill();
   release_buffers({}, {&in, 1}, [](Rank) { return true; });
-  EXPECT_EQ(memory.find(data, kBytes).id, region.id);
+  EXPECT_EQ(memory.find(data, kArea).id, region.id);
   memory.release(data);
 }
 
 TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
-  std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
+  std::vector<unsigned char> from(kArea, kStored), to(kArea);
   link::CmaGate gate;
   prctl(PR_SET_PTRACER, getpid(), 0, 0, 0);  // Yama: this process's children may attach to it
   link::HostReader host{.process = getpid(), .gate = &gate};
   link::InLink in = link::reading_end(Writer::common().link, &host);
   in.peer = 1;
   in.cma = static_cast<uint64_t>(getpid());
-  const Instruction op{.bytes = kBytes, .sources = 1, .remote = kCooperativeCopy};
+  const Instruction op{.bytes = kArea, .sources = 1, .remote = kCooperativeCopy};
   link::Arrival arrival{.data = from.data()};
   const unsigned char* pointer = from.data();
   LaneState lane;
@@ -184,7 +184,7 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   Writer writer([&] {
     const link::Offer& offer = Writer::common().link.offer;
     link::HostWriter state;
-    state.messages[0] = {1, from.data(), kBytes};
+    state.messages[0] = {1, from.data(), kArea};
     link::OutLink out = link::writing_end(Writer::common().link, &state);
     out.next = 1;
     link::OfferCopy offered;
@@ -194,7 +194,7 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
     if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), 1, offer.region) != 0)
       return -2;
     raise(SIGSTOP);
-    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kBytes, offer.region);
+    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kArea, offer.region);
   });
   host.process = writer.process();
   EXPECT_FALSE(writer_done(in));
@@ -203,7 +203,7 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   const int result = writer.resume();
   if (result == -2) GTEST_SKIP() << "the kernel does not permit it here";
   EXPECT_EQ(result, EFAULT);
-  EXPECT_EQ(std::count(to.begin(), to.end(), kPattern), static_cast<ptrdiff_t>(kBytes));
+  EXPECT_EQ(std::count(to.begin(), to.end(), kPattern), static_cast<ptrdiff_t>(kArea));
 }
 
 /// Links between threads: the reader of the first never comes; that of the second is in the middle of a read.
@@ -247,20 +247,20 @@ TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
 
 TEST_F(ReleaseBuffers, WaitsForAThreadThatStoresWhatItHasClaimed) {
   auto link = std::make_unique<link::LinkMemory>();
-  std::vector<unsigned char> to(kBytes);
+  std::vector<unsigned char> to(kArea);
   link::HostReader host;
   link::InLink in = link::reading_end(*link, &host);
   in.addresses = true;
-  offer(in, {}, to.data(), kBytes);
+  offer(in, {}, to.data(), kArea);
   std::atomic<bool> claimed = false, returned = false;
   std::thread writer([&] {
     link::HostWriter state;
     link::OutLink out = link::writing_end(*link, &state);
-    EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
+    EXPECT_TRUE(HostCooperativeWire::claim_all(out, kArea));
     claimed = true;
     nap(1.5);
     EXPECT_FALSE(returned);
-    std::memset(to.data(), kStored, kBytes);
+    std::memset(to.data(), kStored, kArea);
     HostCooperativeWire::finish(out);
   });
   while (!claimed) nap(1e-4);

@@ -12,14 +12,14 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint32_t kCount = 4000, kWidth = 4;
+constexpr uint32_t kSteps = 4000, kWidth = 4;
 
 /// One rank of an all-reduce that is kWidth replicas wide.
 struct WideRank {
   WideRank(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {
     const plan::RankPlan plan =
         plan::generate(*plan::find_algorithm(Collective::AllReduce, "one_shot"), {Collective::AllReduce, 2}, rank);
-    const Geometry geometry{.count = kCount, .window = kCount / kWidth, .element_bytes = 4, .width = kWidth};
+    const Geometry geometry{.count = kSteps, .window = kSteps / kWidth, .element_bytes = 4, .width = kWidth};
     const Arithmetic sum{.fold = fold_function(DType::U32, Op::Sum), .element_bytes = 4};
     execution = std::make_unique<HostExecution>(lower(plan, geometry, PeerTraits(2)), 4, sum, links);
     execution->own_stages(links);
@@ -36,7 +36,7 @@ struct WideRank {
   link::Arena arena{memory.data(), memory.size()};
   Staging staging{arena};
   std::unique_ptr<HostExecution> execution;
-  std::vector<uint32_t> in = std::vector<uint32_t>(kCount), out = in;
+  std::vector<uint32_t> in = std::vector<uint32_t>(kSteps), out = in;
 };
 
 TEST(StallOf, AWideCallNamesTheReplicaThatWaits) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "link/cma.hpp"
 #include "reduce/fold.hpp"
@@ -181,6 +182,8 @@ class Copies {
       for (size_t i = 0; i < times.size(); ++i) times[i] = std::max(times[i], others[i]);
     };
     take(all.write, other.write);
+    take(all.write_past, other.write_past);
+    take(all.read_past, other.read_past);
     take(all.both, other.both);
     for (size_t way = 0; way < all.read.size(); ++way) take(all.read[way], other.read[way]);
     take(all.kernel, other.kernel);
@@ -214,6 +217,26 @@ class Copies {
     }
   }
 
+  /// The next slot of so many bytes. As those of messages, slots of a ring follow each other, so that the lines of one
+  /// have left the reader's second cache when it is used again.
+  uint64_t next_slot(size_t me, uint64_t bytes) {
+    uint64_t& next = next_slot_[me];
+    if (bytes < machine_constants().ring_from || next + bytes > Calibration::kSizes.back()) next = 0;
+    return std::exchange(next, next + bytes);
+  }
+
+  /// Each writes data, stores them to its slot past the cache, and reads the other's slot.
+  bool measure_past(size_t me, size_t i) {
+    const uint64_t bytes = Calibration::kSizes[i], at = next_slot(me, bytes);
+    std::memset(source(me), 2, bytes);
+    if (!duet_.meet(me)) return false;
+    keep_best(mine_[me].write_past[i], time_of([&] { copy_bytes(slot(me) + at, nullptr, source(me), bytes, true); }));
+    if (!duet_.meet(me)) return false;
+    keep_best(mine_[me].read_past[i],
+              time_of([&] { copy_by(CopyWay::Memcpy, destination(me), slot(1 - me) + at, bytes); }));
+    return true;
+  }
+
   /// Each writes data, copies them to its slot, and reads the other's slot.
   bool measure_copies(size_t me) {
     Calibration& mine = mine_[me];
@@ -221,19 +244,22 @@ class Copies {
       const uint64_t bytes = Calibration::kSizes[i];
       for (int turn = 0; turn < (bytes <= kQuick ? kQuickTries : kTries); ++turn) {
         for (uint32_t way = 1; way <= Calibration::kWays; ++way) {
+          const uint64_t at = next_slot(me, bytes);
           std::memset(source(me), turn, bytes);
           const bool twice = way == 2;
           const auto fill = [&] {
-            twice ? copy_bytes(destination(me), slot(me), source(me), bytes, false)
-                  : copy_bytes(slot(me), nullptr, source(me), bytes, false);
+            twice ? copy_bytes(destination(me), slot(me) + at, source(me), bytes, false)
+                  : copy_bytes(slot(me) + at, nullptr, source(me), bytes, false);
           };
           if (!duet_.meet(me)) return false;
           keep_best(twice ? mine.both[i] : mine.write[i], time_of(fill));
           if (!duet_.meet(me)) return false;
-          const auto read = [&] { copy_by(static_cast<CopyWay>(way), destination(me), slot(1 - me), bytes); };
+          const auto read = [&] { copy_by(static_cast<CopyWay>(way), destination(me), slot(1 - me) + at, bytes); };
           keep_best(mine.read[way - 1][i], time_of(read));
         }
-        if (!measure_fold(me, bytes, mine.fold[i]) || !measure_kernel(me, bytes, mine.kernel[i])) return false;
+        if (!measure_past(me, i) || !measure_fold(me, bytes, mine.fold[i]) ||
+            !measure_kernel(me, bytes, mine.kernel[i]))
+          return false;
       }
     }
     return true;
@@ -314,6 +340,7 @@ class Copies {
   uint64_t beyond_ = 0;                       // bytes of a buffer
   std::array<std::optional<Area>, 2> areas_;  // kept until both have ended: a late one leaves while the other reads
   std::array<Calibration, 2> mine_;
+  std::array<uint64_t, 2> next_slot_ = {};  // both follow the same positions
   std::array<bool, 2> complete_ = {};
 };
 

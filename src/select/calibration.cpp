@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr double kOverhead = 40e-9;       // of a message beside its cache line: 250 ns where the line takes 210 (table)
 constexpr double kTableCache = 36 << 20;  // bytes: where the table's lengths were measured that depend on the cache
-constexpr const char* kFormat = "tutti-calibration 2";
+constexpr const char* kFormat = "tutti-calibration 3";
 
 /// Where a line from `sizes` with `values` first lies at or below `other`; 0: nowhere.
 double crossing(const Calibration::Times& values, const Calibration::Times& other) {
@@ -61,6 +61,12 @@ void take_caches(const Calibration& m, MachineConstants& constants) {
 
 }  // namespace
 
+double staged(const Calibration& m, size_t i) {
+  const double ordinary = m.write[i] + m.read[0][i], past = m.write_past[i] + m.read_past[i];
+  const double gain = machine_constants().streamed_gain * static_cast<double>(Calibration::kSizes[i]);
+  return m.write[i] > m.write_past[i] + gain ? past : ordinary;
+}
+
 std::string implausible(const Calibration& m) {
   const auto outside = [](double value, double least, double most) { return !(value >= least && value <= most); };
   if (outside(m.near_line, 3e-9, 2e-6) || outside(m.far_line, 3e-9, 2e-6)) {
@@ -68,7 +74,8 @@ std::string implausible(const Calibration& m) {
   }
   if (outside(m.thread_switch, 0.05e-6, 50e-6))
     return fmt::format("a switch of threads in {:.1f} us", m.thread_switch * 1e6);
-  for (const auto* times : {&m.write, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.fold, &m.stored, &m.streamed}) {
+  for (const auto* times : {&m.write, &m.write_past, &m.read_past, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.fold,
+                            &m.stored, &m.streamed}) {
     for (size_t i = 0; i < times->size(); ++i) {
       const double rate = static_cast<double>(Calibration::kSizes[i]) / (*times)[i];
       if (outside(rate, 0.3e9, 500e9))
@@ -91,7 +98,7 @@ void apply(const Calibration& m, MachineConstants& constants) {
   const auto bytes = static_cast<double>(Calibration::kSizes[kLong]);
   constants.shm_alpha = constants.local_alpha = m.far_line + kOverhead;
   // Of a staged message each core copies twice: what it sends to staging memory, and what comes out of the other's.
-  constants.shm_beta = (m.write[kLong] + m.read[0][kLong]) / bytes;
+  constants.shm_beta = staged(m, kLong) / bytes;
   constants.local_beta = m.read[0][kLong] / bytes;
   constants.fold_gamma = std::max(0.0, m.fold[kLong] - m.read[0][kLong]) / bytes;
   constants.context_switch = m.thread_switch;
@@ -108,9 +115,9 @@ LengthShifts shifts_of(const Calibration& m) {
   };
   const MachineConstants table;
   if (*std::min_element(m.kernel.begin(), m.kernel.end()) > 0) {  // else not permitted: nothing is known
-    Calibration::Times staged;
-    for (size_t i = 0; i < staged.size(); ++i) staged[i] = m.write[i] + m.read[0][i];
-    const double from = crossing(m.kernel, staged);
+    Calibration::Times through_staging;
+    for (size_t i = 0; i < through_staging.size(); ++i) through_staging[i] = staged(m, i);
+    const double from = crossing(m.kernel, through_staging);
     shifts.no_cma = from <= 0;
     if (from > 0) shifts.cma = shift(from / static_cast<double>(table.cma_transfer_from));
   }
@@ -129,6 +136,8 @@ std::string to_text(const Calibration& m) {
                      {"near_line", m.near_line},
                      {"far_line", m.far_line},
                      {"write", m.write},
+                     {"write_past", m.write_past},
+                     {"read_past", m.read_past},
                      {"both", m.both},
                      {"read", m.read},
                      {"kernel", m.kernel},
@@ -152,6 +161,8 @@ std::optional<Calibration> parse_calibration(const std::string& text) {
     return Calibration{.near_line = page.at("near_line"),
                        .far_line = page.at("far_line"),
                        .write = times("write"),
+                       .write_past = times("write_past"),
+                       .read_past = times("read_past"),
                        .both = times("both"),
                        .read = page.at("read").get<decltype(Calibration::read)>(),
                        .kernel = times("kernel"),

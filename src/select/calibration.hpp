@@ -26,6 +26,8 @@ struct Calibration {
   double near_line = 0;                ///< a cache line's way between the first core and the next
   double far_line = 0;                 ///< and between the first core and the last
   Times write = {};                    ///< a copy of data that this core wrote, to memory that another core reads
+  Times write_past = {};               ///< the same by stores past the cache,
+  Times read_past = {};                ///< and a copy, by memcpy, of what another core stored so
   Times both = {};                     ///< the same, and at once to memory of its own
   std::array<Times, kWays> read = {};  ///< a copy of data that another core wrote, in each way to copy
   Times kernel = {};                   ///< the same by the kernel (CMA)
@@ -45,6 +47,10 @@ struct Calibration {
 /// only one core, or if the machine was so busy that it took too long.
 std::optional<Calibration> calibrate(const Cores& cores,
                                      std::chrono::nanoseconds longest = std::chrono::milliseconds(45));
+
+/// Seconds to hand over a message of kSizes[i] through staging memory, by the stores that ranks come to choose
+/// (exec/store_choice.hpp).
+double staged(const Calibration& measured, size_t i);
 
 /// Why it cannot be right; "" if it can: figures outside what machines have, or that contradict each other.
 std::string implausible(const Calibration& measured);
@@ -75,8 +81,8 @@ std::string to_text(const Calibration& measured);
 std::optional<Calibration> parse_calibration(const std::string& text);
 
 /// This host's, from the file of this boot in the user's cache folder, or measured now and written there: once for all
-/// processes of the user, which wait for each other, and at most three times where it is implausible. Null with
-/// TUTTI_CALIBRATION=0, without a cache folder, and where it is implausible. The figures are applied to
+/// processes of the user, which wait for each other. Where it is implausible, at most three times in ten minutes. Null
+/// with TUTTI_CALIBRATION=0, without a cache folder, and where it is implausible. The figures are applied to
 /// machine_constants(). Once a process.
 const Calibration* local_calibration();
 

@@ -1,11 +1,14 @@
 // Where the calibration lies, and who makes it.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "base/env.hpp"
 #include "base/fd.hpp"
@@ -21,6 +24,7 @@ namespace {
 
 constexpr size_t kMaxText = 64 << 10;
 constexpr int kMaxAttempts = 3;
+constexpr double kForgotten = 600;  // seconds after which a machine that was too busy may have become quiet
 constexpr auto kPatience = std::chrono::milliseconds(100);
 constexpr const char* kFailed = "implausible ";  // and how often
 constexpr const char* kNothing = "\n";
@@ -39,10 +43,17 @@ struct Known {
   int attempts = 0;
 };
 
+/// Was it written so long ago that failed attempts in it count no more?
+bool is_forgotten(const std::string& path) {
+  struct stat file {};
+  return ::stat(path.c_str(), &file) == 0 && std::difftime(std::time(nullptr), file.st_mtime) > kForgotten;
+}
+
 Known read(const std::string& path) {
   const auto text = read_file(path, kMaxText, true);
   if (!text) return {};
   if (text->rfind(kFailed, 0) == 0) {
+    if (is_forgotten(path)) return {};
     return {{}, std::clamp((*text)[std::string_view(kFailed).size()] - '0', 1, kMaxAttempts)};
   }
   auto calibration = parse_calibration(*text);
@@ -74,17 +85,28 @@ struct Loaded {
 };
 
 std::string given_up(const std::string& path) {
-  return fmt::format("the machine was too busy, {} times; remove {} to try again", kMaxAttempts, path);
+  return fmt::format("the machine was too busy, {} times; processes try again in {:g} minutes, or once {} is removed",
+                     kMaxAttempts, kForgotten / 60, path);
+}
+
+/// Where the first figures cannot be right, as when the machine was interrupted, a second time.
+std::pair<std::optional<Calibration>, std::string> measure_twice(const Cores& cores) {
+  std::string fault;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    auto measured = calibrate(cores);
+    fault = measured ? implausible(*measured) : "it took too long";
+    if (fault.empty()) return {measured, ""};
+  }
+  return {{}, fault};
 }
 
 Loaded measure(const std::string& path, const Cores& cores, int attempts) {
-  const auto measured = calibrate(cores);
-  const std::string fault = measured ? implausible(*measured) : "it took too long";
-  if (fault.empty()) {
+  const auto [measured, fault] = measure_twice(cores);
+  if (measured) {
     write_private(path, to_text(*measured));
     return {measured, ""};
   }
-  log_debug("the quick calibration is not used ({}); the table's figures are", fault);
+  log_info("the quick calibration is not used ({}); the table's figures are", fault);
   write_private(path, kFailed + std::to_string(attempts + 1) + "\n");
   if (attempts + 1 >= kMaxAttempts) return {{}, given_up(path)};
   return {{}, fmt::format("the machine is too busy ({}); the next process tries again", fault)};

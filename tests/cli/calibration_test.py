@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 import unittest
 
 from support import TUTTI, main, tutti
@@ -67,8 +68,18 @@ class Calibration(unittest.TestCase):
         self.perf()
         self.assertEqual(self.read(), "implausible 3\n")
         done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1"})
-        self.assertIn(f"none: the machine was too busy, 3 times; remove {self.the_file()} to try again",
-                      " ".join(done.stdout.split()))
+        self.assertIn(f"none: the machine was too busy, 3 times; processes try again in 10 minutes, or once {self.the_file()} is "
+                      "removed", " ".join(done.stdout.split()))
+
+    @unittest.skipIf(os.cpu_count() < 2, "one processor")
+    def test_after_ten_minutes_attempts_are_forgotten(self):
+        self.perf()
+        with open(self.the_file(), "w") as file:
+            file.write("implausible 3\n")
+        before = time.time() - 11 * 60
+        os.utime(self.the_file(), (before, before))
+        self.perf()
+        self.assertRegex(self.read(), r"tutti-calibration|^implausible 1")
 
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_info_says_why_there_is_none_and_what_to_do(self):

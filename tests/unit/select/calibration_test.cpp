@@ -14,7 +14,7 @@ Calibration ordinary() {
   for (size_t i = 0; i < Calibration::kSizes.size(); ++i) {
     const auto bytes = static_cast<double>(Calibration::kSizes[i]);
     m.write[i] = m.both[i] = m.read[0][i] = m.read[1][i] = m.read[2][i] = m.fold[i] = m.stored[i] = m.streamed[i] =
-        bytes / 10e9;
+        m.write_past[i] = m.read_past[i] = bytes / 10e9;
     m.kernel[i] = 1e-6 + bytes / 8e9;
   }
   m.tiled = {300e-6, 200e-6, 250e-6};
@@ -31,7 +31,7 @@ TEST(Calibration, IsReadAsItWasWritten) {
   EXPECT_EQ(to_text(*read), to_text(ordinary()));
   EXPECT_FALSE(parse_calibration(""));
   EXPECT_FALSE(parse_calibration("{}"));
-  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 2\",\"near_line\":[]}"));
+  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 3\",\"near_line\":[]}"));
 }
 
 TEST(Calibration, ReplacesTheFiguresOfLocalLinks) {
@@ -108,6 +108,19 @@ TEST(Calibration, LengthsFollowTheCachesAndWhatIsCopiedDuringAMessage) {
   EXPECT_EQ(shifts_of(m).caches, 0) << "unknown";
   for (double& seconds : m.write) seconds /= 8;
   EXPECT_EQ(shifts_of(m).wait, 2);
+}
+
+TEST(Calibration, MessagesAreStagedByTheStoresThatRanksChoose) {
+  Calibration m = ordinary();
+  constexpr size_t kLong = 2;  // 512 KiB
+  const auto bytes = static_cast<double>(Calibration::kSizes[kLong]);
+  m.write_past[kLong] = 0.01e-9 * bytes;  // faster by less than the 0.2 ns/B from which on ranks stream
+  EXPECT_DOUBLE_EQ(staged(m, kLong), m.write[kLong] + m.read[0][kLong]);
+  m.write[kLong] = 0.4e-9 * bytes;  // readers are far
+  EXPECT_DOUBLE_EQ(staged(m, kLong), m.write_past[kLong] + m.read_past[kLong]);
+  MachineConstants constants;
+  apply(m, constants);
+  EXPECT_DOUBLE_EQ(constants.shm_beta, 0.01e-9 + 0.1e-9);
 }
 
 TEST(Calibration, FiguresOfABusyMachineAreRefused) {

@@ -12,7 +12,7 @@ namespace tutti::comm {
 namespace {
 
 /// Bytes [begin, end) of memory.
-struct Extent {
+struct BlockExtent {
   uintptr_t begin = 0;
   uintptr_t end = 0;
 };
@@ -71,7 +71,7 @@ class Builder {
     if (count > most || offset > most - count) bad("the block of rank {} is negative or too large", r);
   }
 
-  Extent extent(const void* data, uint64_t count, uint64_t offset, const char* what) const {
+  BlockExtent extent(const void* data, uint64_t count, uint64_t offset, const char* what) const {
     if (count == 0) return {};
     if (data == nullptr) bad("{} is null", what);
     const auto begin = reinterpret_cast<uintptr_t>(data);
@@ -81,13 +81,13 @@ class Builder {
     return {begin + offset * element_, begin + (offset + count) * element_};
   }
 
-  std::vector<Extent> extents(const void* data, const Blocks& blocks, bool one, const char* what) const {
-    std::vector<Extent> all;
+  std::vector<BlockExtent> extents(const void* data, const Blocks& blocks, bool one, const char* what) const {
+    std::vector<BlockExtent> all;
     for (size_t r = 0; r < (one ? 1 : ranks_); ++r) {
-      const Extent e = extent(data, blocks.counts[r], blocks.offsets[r], what);
+      const BlockExtent e = extent(data, blocks.counts[r], blocks.offsets[r], what);
       if (e.begin != e.end) all.push_back(e);
     }
-    std::sort(all.begin(), all.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    std::sort(all.begin(), all.end(), [](const BlockExtent& a, const BlockExtent& b) { return a.begin < b.begin; });
     return all;
   }
 
@@ -98,15 +98,15 @@ class Builder {
       if (out[i].begin < out[i - 1].end) bad("the blocks of recvbuff overlap each other");
     }
     const auto me = static_cast<size_t>(rank_);
-    const Extent mine_in = extent(call_.in, v.in.counts[me], v.in.offsets[me], "sendbuff");
-    const Extent mine_out = extent(call_.out, v.out.counts[me], v.out.offsets[me], "recvbuff");
+    const BlockExtent mine_in = extent(call_.in, v.in.counts[me], v.in.offsets[me], "sendbuff");
+    const BlockExtent mine_out = extent(call_.out, v.out.counts[me], v.out.offsets[me], "recvbuff");
     if (sends_block(call_.spec, rank_, rank_) && v.in.counts[me] != v.out.counts[me]) {
       bad("it sends itself {} elements and receives {}", v.in.counts[me], v.out.counts[me]);
     }
     const bool never = call_.spec.collective == Collective::AllToAll;
     const bool in_place = !never && mine_in.begin == mine_out.begin && mine_in.end == mine_out.end;
-    for (const Extent& from : in) {
-      auto to = std::partition_point(out.begin(), out.end(), [&](const Extent& e) { return e.end <= from.begin; });
+    for (const BlockExtent& from : in) {
+      auto to = std::partition_point(out.begin(), out.end(), [&](const BlockExtent& e) { return e.end <= from.begin; });
       for (; to != out.end() && to->begin < from.end; ++to) {
         const bool own = in_place && to->begin == mine_out.begin && from.begin == mine_in.begin;
         if (own && from.end == mine_in.end) continue;

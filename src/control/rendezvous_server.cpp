@@ -14,9 +14,9 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;    // for a leave notice that is on its way when its process is seen dead
-constexpr double kClosingSeconds = 2;     // for the ranks to close their connections after Done
-constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, if more than this is queued
+constexpr double kServerGraceSeconds = 0.05;  // for a leave notice that is on its way when its process is seen dead
+constexpr double kClosingSeconds = 2;         // for the ranks to close their connections after Done
+constexpr size_t kBusyChannel = 1 << 20;      // questions are dropped, not queued, if more than this is queued
 
 bool before(const PeerTransfers& a, const PeerTransfers& b) { return a.peer < b.peer; }
 
@@ -85,15 +85,16 @@ void RendezvousServer::on_report(Rank from, Rank rank) {
   const Member& witness = joined_[static_cast<size_t>(from)].member;
   if (witness.host != joined_[static_cast<size_t>(rank)].member.host)
     throw_error(Code::ProtocolError, "a report names rank {}, which runs on another host", rank);
-  control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
-    const auto self = weak.lock();
-    if (self && self->joined_[static_cast<size_t>(rank)].membership == RankState::Membership::Present) {
-      self->mark_lost(rank,
-                      fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
-                                  "early?)",
-                                  who));
-    }
-  });
+  control_.loop().at(
+      Deadline::in(kServerGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
+        const auto self = weak.lock();
+        if (self && self->joined_[static_cast<size_t>(rank)].membership == RankState::Membership::Present) {
+          self->mark_lost(rank,
+                          fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
+                                      "early?)",
+                                      who));
+        }
+      });
 }
 
 void RendezvousServer::on_leave_notice(Rank from, LeaveNotice leave_notice) {

@@ -15,9 +15,9 @@ namespace {
 
 /// Of paths inside hosts; only so many ranks are looked at as can be in reasonable time, since hosts are usually alike.
 double farthest_of(const topo::PathFinder& finder, const RankNodes& places) {
-  constexpr size_t kMaxSources = 64;
+  constexpr size_t kMaxPairSources = 64;
   double farthest = 0;
-  for (size_t from = 0; from < std::min(kMaxSources, places.nodes.size()); ++from) {
+  for (size_t from = 0; from < std::min(kMaxPairSources, places.nodes.size()); ++from) {
     std::vector<NodeId> ends;
     for (size_t to = 0; to < places.nodes.size(); ++to) {
       if (to != from && places.hosts[to] == places.hosts[from]) ends.push_back(places.nodes[to]);

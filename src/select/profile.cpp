@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "tutti-profile";
+constexpr const char* kProfileFormat = "tutti-profile";
 constexpr int kVersion = 1;
 constexpr size_t kMaxMachines = 4096;
 
@@ -59,7 +59,7 @@ json candidate_json(const std::string& name) {
 }
 
 Profile read(const json& page) {
-  if (page.at("format") != kFormat || page.at("version") != kVersion) {
+  if (page.at("format") != kProfileFormat || page.at("version") != kVersion) {
     throw_error(Code::InvalidArgument, "it is no profile of version {}", kVersion);
   }
   Profile profile;
@@ -149,7 +149,8 @@ std::optional<double> Profile::seconds(const std::string& situation, Collective 
 }
 
 std::string Profile::text() const {
-  json page = {{"format", kFormat}, {"version", kVersion}, {"links", json::object()}, {"measured", json::array()}};
+  json page = {
+      {"format", kProfileFormat}, {"version", kVersion}, {"links", json::object()}, {"measured", json::array()}};
   for (const auto& [kind, link] : links) page["links"][kind] = link_json(link);
   if (gpus) {
     page["gpus"] = to_json(*gpus);

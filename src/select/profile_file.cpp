@@ -16,7 +16,7 @@
 namespace tutti::select {
 namespace {
 
-constexpr size_t kMaxText = size_t{16} << 20;
+constexpr size_t kMaxProfileText = size_t{16} << 20;
 constexpr const char* kNone = "off";
 
 bool describes_another_machine() { return foreign_env("HWLOC_XMLFILE") || foreign_env("HWLOC_SYNTHETIC"); }
@@ -36,11 +36,11 @@ bool has_profiles(const std::string& folder) {
 /// This machine's key. Detection takes longer than creating a communicator, so the key is kept, by boot.
 std::string key_of_this_machine(const std::string& folder) {
   const auto boot =
-      describes_another_machine() ? std::nullopt : read_file("/proc/sys/kernel/random/boot_id", kMaxText, false);
+      describes_another_machine() ? std::nullopt : read_file("/proc/sys/kernel/random/boot_id", kMaxProfileText, false);
   const std::string memo = folder + "/boot-" + (boot ? boot->substr(0, boot->find('\n')) : "");
   constexpr size_t kDigits = 16;
   if (boot) {
-    const auto known = read_file(memo, kMaxText, true);
+    const auto known = read_file(memo, kMaxProfileText, true);
     if (known && known->size() == kDigits && known->find_first_not_of("0123456789abcdef") == std::string::npos) {
       return *known;
     }
@@ -78,7 +78,7 @@ void check_machine(const Profile& profile, const std::string& name) {
 
 /// What TUTTI_PROFILE names.
 std::shared_ptr<const Profile> load_given(const std::string& path) {
-  const auto text = read_file(path, kMaxText, false);
+  const auto text = read_file(path, kMaxProfileText, false);
   if (!text) throw_error(Code::InvalidArgument, "TUTTI_PROFILE: there is no file {}; `tutti tune` makes it", path);
   const std::string name = "TUTTI_PROFILE: " + path;
   auto profile = std::make_shared<const Profile>(parse_profile(*text, name));
@@ -93,7 +93,7 @@ std::shared_ptr<const Profile> load_given(const std::string& path) {
   return profile;
 }
 
-std::shared_ptr<const Profile> load() {
+std::shared_ptr<const Profile> load_profile() {
   const std::string& given = env().profile;
   if (given == kNone) return nullptr;
   if (!given.empty()) return load_given(given);
@@ -101,7 +101,7 @@ std::shared_ptr<const Profile> load() {
   if (folder.empty() || !has_profiles(folder)) return nullptr;
   try {
     const std::string path = path_in(folder);
-    const auto text = read_file(path, kMaxText, true);
+    const auto text = read_file(path, kMaxProfileText, true);
     if (!text) return nullptr;
     auto profile = std::make_shared<const Profile>(parse_profile(*text, path));
     check_machine(*profile, path);
@@ -131,7 +131,7 @@ std::shared_ptr<const Profile> local_profile() {
   static std::once_flag once;  // a failed attempt is made again
   static std::shared_ptr<const Profile> loaded;
   std::call_once(once, [] {
-    loaded = load();
+    loaded = load_profile();
     if (loaded != nullptr) use(*loaded);
   });
   return loaded;

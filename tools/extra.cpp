@@ -42,8 +42,15 @@ void list_extra_commands(CLI::App& app) {
 int become_extra(int argc, char** argv) {
   const int at = argc > 2 && std::string_view(argv[1]) == "help" ? 2 : 1;
   if (argc <= at || !is_extra(argv[at])) return -1;
-  const std::string here = own_program();
-  const std::string program = here.substr(0, here.rfind('/') + 1) + kProgram;
+  std::string program = kProgram;
+  try {
+    const std::string here = own_program();
+    program = here.substr(0, here.rfind('/') + 1) + kProgram;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti %s: this command is in %s, which cannot be found: %s\n", argv[at], kProgram,
+                 error.what());
+    return 1;
+  }
   execv(program.c_str(), argv);
   const std::string why =
       errno == ENOENT ? "does not exist; build it with tools/build, or with\n  cmake --build BUILD --target tutti_extra"

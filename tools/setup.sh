@@ -22,7 +22,7 @@ quick_packages=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config libh
   libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev)
 # What a whole build needs beside them.
 needed_packages=("${quick_packages[@]}" python3:python3 libgtest-dev libbenchmark-dev)
-# What optional parts are made of (cmake/Parts.cmake). Installed where apt has them, before the first configuration.
+# What optional parts are made of (cmake/Parts.cmake). Installed where apt has them.
 part_packages=(libopenblas-dev libibverbs-dev libucx-dev libsimgrid-dev)
 
 # missing_packages PACKAGE|COMMAND:PACKAGE…: prints the packages that are missing, one a line.
@@ -44,7 +44,8 @@ install_missing() {
   mapfile -t optional < <(missing_packages "${part_packages[@]}" "$@")
   ((${#needed[@]} + ${#optional[@]})) || return 0
   command -v apt-get >/dev/null || fail "this script knows Debian and Ubuntu (no apt-get here); install by hand what" \
-    "these packages hold, then use cmake --preset release: ${needed_packages[*]#*:} ${part_packages[*]}"
+    "these packages hold, then use cmake --preset release: ${needed_packages[*]#*:} ${part_packages[*]}" \
+    "(without libgtest-dev and libbenchmark-dev: with -DTUTTI_BUILD_TESTS=OFF -DTUTTI_BUILD_BENCH=OFF)"
 
   if ((EUID != 0)); then
     if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then

@@ -124,7 +124,8 @@ std::string of_this_build(const std::string& name) {
     const bool ours = std::find(known.begin(), known.end(), name) != known.end();
     return ours ? "; if this build has made it, install it, or name its folder in TUTTI_MODULE_PATH" : "";
   }
-  if (part->in) return "; this build has it: install it, or name its folder in TUTTI_MODULE_PATH";
+  if (part->in)
+    return "; this build has it: build it with tools/build, install it, or name its folder in TUTTI_MODULE_PATH";
   return fmt::format("; this build was made without it: {}; install that, then configure and build again", part->words);
 }
 

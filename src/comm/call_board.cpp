@@ -119,12 +119,12 @@ std::string CallBoard::answer(uint64_t key) const {
     return std::nullopt;
   };
   BoardBytes bytes{begun_.load(std::memory_order_acquire),
-              finished_.load(std::memory_order_acquire),
-              kAbsent,
-              0,
-              kAbsent,
-              0,
-              repeats() ? 1U : 0U};
+                   finished_.load(std::memory_order_acquire),
+                   kAbsent,
+                   0,
+                   kAbsent,
+                   0,
+                   repeats() ? 1U : 0U};
   if (const auto spec = find(key)) bytes.kinds = spec->kinds(), bytes.count = spec->count;
   if (const auto last = find(last_.load(std::memory_order_acquire))) {
     bytes.last_kinds = last->kinds(), bytes.last_count = last->count;

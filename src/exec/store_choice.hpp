@@ -24,6 +24,12 @@ class StoreChoice {
   /// Messages of fewer bytes are not worth a look at the clock.
   static constexpr uint64_t kFrom = MachineConstants::streamed_from;
 
+  /// Is streaming better, where ordinary stores take so many seconds a byte?
+  static bool pays(double each) {
+    constexpr double kStreamed = 0.05e-9;  // what a byte that is streamed takes at most, nearly everywhere
+    return each > kStreamed + machine_constants().streamed_gain;
+  }
+
   /// A message begins. Returns whether it is streamed.
   bool next(uint64_t bytes) {
     ++messages_;
@@ -38,14 +44,13 @@ class StoreChoice {
     if (streams()) {
       if (end >= next_probe_) probing_ = true, ordinary_ = 0, probe_ = end;
     } else if (!probing_ || decides()) {
-      judge(each > kStreamed + machine_constants().streamed_gain, end);
+      judge(pays(each), end);
     }
   }
 
  private:
-  static constexpr uint32_t kTimed = 8;         ///< of so many messages one is timed
-  static constexpr uint32_t kDiffering = 3;     ///< messages in a row that change the choice
-  static constexpr double kStreamed = 0.05e-9;  ///< seconds a byte that is streamed takes at most, nearly everywhere
+  static constexpr uint32_t kTimed = 8;      ///< of so many messages one is timed
+  static constexpr uint32_t kDiffering = 3;  ///< messages in a row that change the choice
   static constexpr Clock::duration kProbed = std::chrono::milliseconds(200);
   static constexpr int kRarely = 20;  ///< times as long as a probe are between two, at least: messages may be rare
 

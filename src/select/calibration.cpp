@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "base/shallow_json.hpp"
+#include "exec/store_choice.hpp"
 
 namespace tutti::select {
 namespace {
@@ -62,9 +63,8 @@ void take_caches(const Calibration& m, MachineConstants& constants) {
 }  // namespace
 
 double staged(const Calibration& m, size_t i) {
-  const double ordinary = m.write[i] + m.read[0][i], past = m.write_past[i] + m.read_past[i];
-  const double gain = machine_constants().streamed_gain * static_cast<double>(Calibration::kSizes[i]);
-  return m.write[i] > m.write_past[i] + gain ? past : ordinary;
+  const bool streams = exec::StoreChoice::pays(m.write[i] / static_cast<double>(Calibration::kSizes[i]));
+  return streams ? m.write_past[i] + m.read_past[i] : m.write[i] + m.read[0][i];
 }
 
 std::string implausible(const Calibration& m) {

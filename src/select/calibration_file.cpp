@@ -26,7 +26,8 @@ constexpr size_t kMaxText = 64 << 10;
 constexpr int kMaxAttempts = 3;
 constexpr double kForgotten = 600;  // seconds after which a machine that was too busy may have become quiet
 constexpr auto kPatience = std::chrono::milliseconds(100);
-constexpr const char* kFailed = "implausible ";  // and how often
+constexpr auto kLongest = std::chrono::milliseconds(60);  // of two measurements together
+constexpr const char* kFailed = "implausible ";           // and how often
 constexpr const char* kNothing = "\n";
 
 /// One file a boot and set of cores: containers of one host may have different ones.
@@ -89,12 +90,15 @@ std::string given_up(const std::string& path) {
                      kMaxAttempts, kForgotten / 60, path);
 }
 
-/// Where the first figures cannot be right, as when the machine was interrupted, a second time.
+/// Where the first figures cannot be right, as when the machine was interrupted, a second time in what is left of the
+/// time.
 std::pair<std::optional<Calibration>, std::string> measure_twice(const Cores& cores) {
+  const auto end = std::chrono::steady_clock::now() + kLongest;
   std::string fault;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    auto measured = calibrate(cores);
-    fault = measured ? implausible(*measured) : "it took too long";
+    auto measured = calibrate(cores, end - std::chrono::steady_clock::now());
+    if (!measured) return {{}, fault.empty() ? "it took too long" : fault};
+    fault = implausible(*measured);
     if (fault.empty()) return {measured, ""};
   }
   return {{}, fault};
@@ -106,7 +110,6 @@ Loaded measure(const std::string& path, const Cores& cores, int attempts) {
     write_private(path, to_text(*measured));
     return {measured, ""};
   }
-  log_info("the quick calibration is not used ({}); the table's figures are", fault);
   write_private(path, kFailed + std::to_string(attempts + 1) + "\n");
   if (attempts + 1 >= kMaxAttempts) return {{}, given_up(path)};
   return {{}, fmt::format("the machine is too busy ({}); the next process tries again", fault)};
@@ -147,7 +150,6 @@ Loaded load() {
     if (const auto known = known_from_file()) return *known;  // another process may have been faster
     return measure(path, cores, read(path).attempts);
   } catch (const Error& error) {
-    log_debug("there is no quick calibration: {}", error.what());
     return {{}, error.what()};
   }
 }
@@ -157,6 +159,9 @@ const Loaded& loaded() {
   static const Loaded kLoaded = [] {
     Loaded made = load();
     if (made.calibration) apply(*made.calibration, internal::constants_in_use);
+    if (!made.calibration && env().calibration) {
+      log_info("there is no quick calibration, so the table's figures are used: {}", made.why_not);
+    }
     return made;
   }();
   return kLoaded;

@@ -13,8 +13,8 @@ TIMES = importlib.util.module_from_spec(importlib.util.spec_from_loader("build_t
 LOADER.exec_module(TIMES)
 HEADER = "# ninja log v5\n"
 # start, end (ms), time stamp, what was made, hash of the command
-FIRST = ("0\t3000\t1\tCMakeFiles/tutti_objects.dir/src/reduce/fold_sum.cpp.o\ta1\n"
-         "0\t1000\t1\ttests/CMakeFiles/tutti_unit_tests.dir/Unity/unity_0_cxx.cxx.o\tb2\n"
+FIRST = ("0\t1000\t1\ttests/CMakeFiles/tutti_unit_tests.dir/Unity/unity_0_cxx.cxx.o\tb2\n"
+         "0\t3000\t1\tCMakeFiles/tutti_objects.dir/src/reduce/fold_sum.cpp.o\ta1\n"
          "1000\t4500\t1\tlib.fatbin\tc3\n"
          "1000\t4500\t1\tfolder/lib.cubin\tc3\n")
 TESTS = """<testsuite tests="3" time="7"><testcase name="cli.plan" time="2.5" status="run"/>
@@ -39,9 +39,13 @@ class Build(unittest.TestCase):
         steps, wall = TIMES.steps_of(self.log(HEADER + FIRST + again))
         self.assertEqual((sorted(seconds for seconds, _ in steps), wall), ([0.5, 1.0, 3.5], None))
 
+    def test_of_two_runs_of_ninja_the_clock_is_the_sum(self):
+        steps, wall = TIMES.steps_of(self.log(HEADER + FIRST + "0\t2000\t2\tother.o\td4\n100\t2500\t2\tmore.o\te5\n"))
+        self.assertEqual((len(steps), wall), (5, 7.0))
+
     def test_groups_by_part(self):
         self.assertEqual([TIMES.group_of(output) for _, output in TIMES.steps_of(self.log(HEADER + FIRST))[0]],
-                         ["folds, for each kind of processor", "tests", "kernels for GPUs, by nvcc"])
+                         ["tests", "folds, for each kind of processor", "kernels for GPUs, by nvcc"])
 
     def test_reads_ctests_results(self):
         tests, wall = TIMES.tests_of(self.log(TESTS))

@@ -63,6 +63,8 @@ if echo 'int main() {}' | "${CXX:-c++}" -x c++ -fsanitize=thread - -o "$work/can
   grep -q "WARNING: ThreadSanitizer" "$work/errors" || { cat "$work/errors" >&2 && exit 1; }
 fi
 
+[[ ! -x $prefix/bin/tutti ]] || "$prefix/bin/tutti" plan list >/dev/null  # a command of tutti-extra
+
 # A job that goes on without the ranks that died.
 "${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/../../docs/examples/survivors.cpp" "${flags[@]}" -o "$work/survivors"
 if [[ -x $prefix/bin/tutti ]]; then

@@ -94,10 +94,11 @@ TEST(ModuleLoader, SaysWhetherThisBuildHasAnAbsentModuleOfOurs) {
     const std::string where = fmt::format("not installed (libtutti_{}.so is in none of /a); ", name);
     EXPECT_EQ(
         load_module(name, {.folders = {"/a"}}).why_not,
-        where + (part->in
-                     ? "this build has it: install it, or name its folder in TUTTI_MODULE_PATH"
-                     : fmt::format("this build was made without it: {}; install that, then configure and build again",
-                                   part->words)));
+        where +
+            (part->in
+                 ? "this build has it: build it with tools/build, install it, or name its folder in TUTTI_MODULE_PATH"
+                 : fmt::format("this build was made without it: {}; install that, then configure and build again",
+                               part->words)));
   }
 }
 

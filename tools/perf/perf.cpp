@@ -1,6 +1,6 @@
 // tutti perf: measures and checks a collective, with nccl-tests' flags, columns and definitions.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 // tutti run: the command line of the launcher.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>

@@ -1,6 +1,6 @@
 // tutti train: trains a small GPT, with every kind of parallelism that the training layer has.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -1,8 +1,8 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
-#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>

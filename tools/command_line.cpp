@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "base/spelling.hpp"
+#include "tools/commands.hpp"
 #include "tutti/error.hpp"
 #include "tutti/tutti.h"
 
@@ -98,7 +99,12 @@ int obey(std::vector<std::string> arguments, AddCommands add) {
   app.footer(
       "Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti train -n 2\n  tutti info\n  "
       "tutti help perf\n");
-  add(app, whole, program, status);
+  add_perf(app, whole, status);
+  add_run(app, program, status);
+  add_explain(app);
+  add(app, whole, status);
+  add_info(app);
+  add_env(app, status);
   refuse_empty_values(app);
   take_words_for_flags(app, arguments);
   try {

@@ -1,4 +1,4 @@
-// The command line of a program: which commands it has is the caller's.
+// The command line of `tutti` and of `tutti-extra`.
 #pragma once
 
 #include <string>
@@ -10,10 +10,8 @@ class App;
 
 namespace tutti::tools {
 
-/// Adds a program's commands. `whole`: all words of the command line; `program`: those after "--", which `tutti run`
-/// starts; `status`: what the command sets (tools/commands.hpp).
-using AddCommands = void (*)(CLI::App& app, const std::vector<std::string>& whole,
-                             const std::vector<std::string>& program, int& status);
+/// Adds the commands that the two programs do not share; arguments as those of add_train() (tools/commands.hpp).
+using AddCommands = void (*)(CLI::App& app, const std::vector<std::string>& arguments, int& status);
 
 /// Does what the command line says; errors go to stderr. Returns the exit status.
 int obey_command_line(int argc, char** argv, AddCommands add);

@@ -5,19 +5,13 @@
 namespace tutti::tools {
 namespace {
 
-void add_commands(CLI::App& app, const std::vector<std::string>& whole, const std::vector<std::string>& program,
-                  int& status) {
-  add_perf(app, whole, status);
-  add_run(app, program, status);
-  add_explain(app);
+void add_commands(CLI::App& app, const std::vector<std::string>& arguments, int& status) {
   add_plan(app, status);
   add_topo(app);
   add_sim(app);
   add_tune(app, status);
-  add_train(app, whole, status);
+  add_train(app, arguments, status);
   add_lab(app);
-  add_info(app);
-  add_env(app, status);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ void grow_older(ProcessWaits& waits, double seconds) {
   for (Wait& wait : waits.waits) older(wait.age_ms);
 }
 
-size_t as_bytes(const auto& item) {
+size_t bytes_in_entry(const auto& item) {
   std::string bytes;
   FieldWriter(bytes).item(item);
   return bytes.size();
@@ -110,9 +110,9 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
   }
   std::vector<ProcessWaits> known = all(process);
   // What its own waits lead to, the nearest first, as far as the reply has room.
-  size_t room = kMaxEntry - as_bytes(reply);
+  size_t room = kMaxEntry - bytes_in_entry(reply);
   const auto take = [&](size_t which) {
-    const size_t bytes = as_bytes(known[which]);
+    const size_t bytes = bytes_in_entry(known[which]);
     if (bytes > room) return;
     room -= bytes;
     reply.processes.push_back(std::move(known[which]));

@@ -26,8 +26,8 @@ constexpr size_t kMaxText = 64 << 10;
 constexpr int kMaxAttempts = 3;
 constexpr double kForgotten = 600;  // seconds after which a machine that was too busy may have become quiet
 constexpr auto kPatience = std::chrono::milliseconds(100);
-constexpr auto kLongest = std::chrono::milliseconds(60);  // of two measurements together
-constexpr const char* kFailed = "implausible ";           // and how often
+constexpr auto kLongestOfOne = std::chrono::milliseconds(45), kLongest = std::chrono::milliseconds(60);  // of two
+constexpr const char* kFailed = "implausible ";  // and how often
 constexpr const char* kNothing = "\n";
 
 /// One file a boot and set of cores: containers of one host may have different ones.
@@ -96,7 +96,8 @@ std::pair<std::optional<Calibration>, std::string> measure_twice(const Cores& co
   const auto end = std::chrono::steady_clock::now() + kLongest;
   std::string fault;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    auto measured = calibrate(cores, end - std::chrono::steady_clock::now());
+    const auto left = end - std::chrono::steady_clock::now();
+    auto measured = calibrate(cores, std::min<std::chrono::nanoseconds>(left, kLongestOfOne));
     if (!measured) return {{}, fault.empty() ? "it took too long" : fault};
     fault = implausible(*measured);
     if (fault.empty()) return {measured, ""};

@@ -67,7 +67,8 @@ class Calibration(unittest.TestCase):
             file.write("implausible 3\n")
         self.perf()
         self.assertEqual(self.read(), "implausible 3\n")
-        done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1"})
+        done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_LOG": "info"})
+        self.assertIn("there is no quick calibration, so the table's figures are used: the machine was too busy, 3 times", done.stderr)
         self.assertIn(f"none: the machine was too busy, 3 times; processes try again in 10 minutes, or once {self.the_file()} is "
                       "removed", " ".join(done.stdout.split()))
 

@@ -13,6 +13,7 @@
 #include "control/host.hpp"
 #include "select/calibration.hpp"
 #include "select/forced.hpp"
+#include "select/job.hpp"
 #include "select/machine.hpp"
 #include "select/network.hpp"
 #include "topo/detect.hpp"
@@ -109,19 +110,6 @@ Conclusions combined(const std::vector<ConclusionsPage>& all) {
   return agreed;
 }
 
-/// Where the figures of these links come from, on this host. The profile has those of a transport, or of a kind:
-/// "threads", "processes". Between hosts nothing is measured unasked.
-std::string origin_of_figures(const std::string& transport, const std::string& kind, bool between_hosts) {
-  const auto profile = select::local_profile();
-  if (profile != nullptr && (profile->links.contains(transport) || profile->links.contains(kind))) {
-    return select::kMeasured;
-  }
-  if (!between_hosts && !select::has_host_profile() && select::local_calibration() != nullptr) {
-    return "the quick calibration";
-  }
-  return "the library's constants, not measured here";
-}
-
 /// The transports between any two ranks: "shm", "shm+tcp".
 std::string transports_of(const std::vector<RankReport>& reports) {
   std::set<std::string> used;
@@ -165,36 +153,19 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
                        .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
                        .in_place = slowest.in_place,
                        .transport = transport,
-                       .origin = origin_of_figures(transport, kind, between == Between::Hosts)});
+                       .origin = select::origin_of_figures(transport, kind, between == Between::Hosts)});
   }
   return figures;
-}
-
-/// What choices depend on beside the job's links: rank 0's graph has it all, as another program may read it.
-std::map<std::string, double> facts_of(const select::CostInputs& inputs, const Conclusions& conclusions) {
-  namespace facts = select::facts;
-  select::CostInputs lengths;
-  select::take_lengths(lengths);
-  const select::LengthShifts& shifts = lengths.hand_over.shifts;
-  return {{facts::kGamma, inputs.gamma},
-          {facts::kContextSwitch, machine_constants().context_switch},
-          {facts::kOversubscription, inputs.oversubscription},
-          {facts::kStaging, static_cast<double>(inputs.staging)},
-          {facts::kMessage, static_cast<double>(inputs.message)},
-          {facts::kWidth, inputs.max_width},
-          {facts::kReading, static_cast<double>(conclusions.reading)},
-          {facts::kSharesCores, conclusions.shares_cores ? 1 : 0},
-          {facts::kAlwaysCma, inputs.hand_over.always_cma ? 1 : 0},
-          {facts::kShiftCma, shifts.cma},
-          {facts::kNoCma, shifts.no_cma ? 1 : 0},
-          {facts::kShiftWait, shifts.wait},
-          {facts::kShiftCaches, shifts.caches}};
 }
 
 /// On rank 0: its graph, and the inputs that follow from it.
 void take_graph(const Conclusions& conclusions, Agreement& agreed) {
   select::CostInputs& inputs = agreed.inputs;
-  agreed.graph.facts = facts_of(inputs, conclusions);
+  select::CostInputs told = inputs;
+  select::take_lengths(told);
+  told.hand_over.reading = conclusions.reading;
+  told.hand_over.shares_cores = conclusions.shares_cores;
+  agreed.graph.facts = select::facts_of(told);
   select::MachineInputs made = select::inputs_of(agreed.graph, inputs.ranks, inputs.groups);
   made.inputs.groups_given = inputs.groups_given;
   made.inputs.given = inputs.given;
@@ -233,6 +204,7 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
   inputs.hand_over.shares_cores = common.shares_cores;
   if (!first) agreed.table = select::DecisionTable::parse(text, inputs);
   inputs.order = agreed.table.order();
+  inputs.groups = agreed.table.groups();
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ void Communicator::log_decisions(Agreement agreed) {
   }
   if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
-    log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
+    log_info("{}", summary(*endpoint_, *fabric_, groups_, agreed));
   }
   const bool explains = env().explain && rank() == 0;
   if (!explains && !log_enabled(LogLevel::Debug)) return;

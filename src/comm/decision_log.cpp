@@ -70,14 +70,15 @@ std::string transports_text(const std::vector<RankReport>& reports, const Fabric
   return text;
 }
 
-std::string groups_text(const plan::Grouping& groups) {
+std::string groups_text(const plan::Grouping& groups, bool by_cache) {
   if (!groups.has_two_levels()) return "none";
   std::string text;
   for (Rank group = 0; group < groups.groups(); ++group) {
     const auto members = groups.members(group);
     text += fmt::format("{}[{}]", text.empty() ? "" : " ", ranges({members.begin(), members.end()}));
   }
-  return fmt::format("{} ranks in {} groups, of {} to {}: {}", groups.ranks(), groups.groups(), groups.smallest(),
+  return fmt::format("{} ranks in {} groups{}, of {} to {}: {}", groups.ranks(), groups.groups(),
+                     by_cache ? " that share a cache each" : "", groups.smallest(),
                      counted(static_cast<uint64_t>(groups.largest()), "rank"), text);
 }
 
@@ -126,7 +127,7 @@ std::string ranges(const std::vector<Rank>& ranks) {
   return text;
 }
 
-std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const plan::Grouping& groups,
+std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const Groups& groups,
                     const Agreement& agreed) {
   ByRanks staging;
   for (size_t r = 0; r < agreed.reports.size(); ++r) {
@@ -136,8 +137,8 @@ std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, con
       "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "
       "rank: {}\n  waiting: {}\n  algorithms, by bytes of a block:{}",
       counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, agreed.reports),
-      transports_text(agreed.reports, fabric), read_access_text(agreed.inputs.hand_over.reading), groups_text(groups),
-      text_of(staging),
+      transports_text(agreed.reports, fabric), read_access_text(agreed.inputs.hand_over.reading),
+      groups_text(*agreed.inputs.groups, agreed.inputs.groups != groups), text_of(staging),
       agreed.inputs.hand_over.shares_cores ? "ranks share cores and yield to each other"
                                            : "every rank has a core and spins on it",
       algorithms_text(agreed.table));

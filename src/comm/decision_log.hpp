@@ -19,8 +19,8 @@
 
 namespace tutti::comm {
 
-/// The block for a new communicator.
-std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const plan::Grouping& groups,
+/// The block for a new communicator. `groups`: what rank 0 began with; it may have grouped ranks by their caches.
+std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const Groups& groups,
                     const Agreement& agreed);
 
 /// "0-3, 7".

@@ -156,7 +156,7 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
   const Rank planned = order.planned(rank_, root, ranks_);
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;
-  plan::Shape shape{algorithm.collective, ranks_, order.seen(groups_, root)};
+  plan::Shape shape{algorithm.collective, ranks_, order.seen(table_.groups(), root)};
   // Otherwise a plan does not know its root, which saves the binomial tree a message.
   if (reproducible_ && algorithm.collective == Collective::Reduce) shape.root = root;
   return plans_[{&algorithm, planned}] = plan::generate(algorithm, shape, planned);

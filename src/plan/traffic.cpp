@@ -1,10 +1,8 @@
 #include "plan/traffic.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
-#include <tuple>
 
 namespace tutti::plan {
 namespace {
@@ -27,13 +25,16 @@ class Replay {
  public:
   using Cost = std::function<MessageCost(Rank from, Rank to, double amount)>;
   Replay(std::span<const RankPlan> plans, const Cost& cost) : plans_(plans), cost_(cost) {
+    size_t lanes = 0;
     for (const RankPlan& plan : plans) {
+      lanes = std::max(lanes, plan.lanes.size());
       times_.emplace_back(plan.lanes.size(), 0.0);
       done_.emplace_back(plan.steps.size(), kNotYet);
       taken_.emplace_back(plan.lanes.size());
       std::vector<uint32_t>& next = next_.emplace_back();
       for (const Lane& lane : plan.lanes) next.push_back(lane.steps.begin);
     }
+    link_.resize(lanes * plans.size() * plans.size(), kNone);
   }
 
   double run() {
@@ -70,6 +71,23 @@ class Replay {
     }
   };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
+  /// Messages of a lane from one rank to another: those before `first` have been taken.
+  struct Queue {
+    std::vector<Message> messages;
+    size_t first = 0;
+    bool empty() const { return first == messages.size(); }
+    Message pop() { return messages[first++]; }
+  };
+
+  Queue& under_way(Rank from, Rank to, size_t lane) {
+    const auto at = [](Rank rank) { return static_cast<size_t>(rank); };
+    uint32_t& link = link_[(lane * plans_.size() + at(from)) * plans_.size() + at(to)];
+    if (link == kNone) {
+      link = static_cast<uint32_t>(queues_.size());
+      queues_.emplace_back();
+    }
+    return queues_[link];
+  }
 
   /// False if the lane's next step has to wait.
   bool take(size_t rank, size_t lane) {
@@ -81,20 +99,18 @@ class Replay {
       if (done_[rank][step.after] == kNotYet) return false;
       time = std::max(time, done_[rank][step.after]);
     }
-    std::vector<std::deque<Message>*> from;
-    const auto awaits = [&](Rank peer) { from.push_back(&under_way_[{peer, plan.rank, lane}]); };
-    if (step.kind == StepKind::Recv) awaits(plan.peers[step.peers.begin]);
+    from_.clear();
+    if (step.kind == StepKind::Recv) from_.push_back(plan.peers[step.peers.begin]);
     for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
-      if (plan.operands[o].peer != kNoRank) awaits(plan.operands[o].peer);
+      if (plan.operands[o].peer != kNoRank) from_.push_back(plan.operands[o].peer);
     }
-    for (const auto* messages : from) {
-      if (messages->empty()) return false;
+    for (const Rank peer : from_) {
+      if (under_way(peer, plan.rank, lane).empty()) return false;
     }
-    for (auto* messages : from) {
+    for (const Rank peer : from_) {
       Taken& taken = taken_[rank][lane];
       if (taken.count == 0) taken.begun = time;
-      time = std::max(time, taken.add(messages->front()));
-      messages->pop_front();
+      time = std::max(time, taken.add(under_way(peer, plan.rank, lane).pop()));
     }
     if (step.kind == StepKind::Send) {
       time = send(plan, lane, step, time);
@@ -109,7 +125,7 @@ class Replay {
     const double amount = amount_of(plan, step.pieces);
     for (uint32_t p = step.peers.begin; p < step.peers.end; ++p) {
       const MessageCost cost = cost_(plan.rank, plan.peers[p], amount);
-      under_way_[{plan.rank, plan.peers[p], lane}].push_back({time + cost.arrives, cost.busy});
+      under_way(plan.rank, plan.peers[p], lane).messages.push_back({time + cost.arrives, cost.busy});
       time += cost.busy;
     }
     return time;
@@ -121,7 +137,9 @@ class Replay {
   std::vector<std::vector<double>> done_;    // by rank and step
   std::vector<std::vector<uint32_t>> next_;  // by rank and lane
   std::vector<std::vector<Taken>> taken_;    // by rank and lane
-  std::map<std::tuple<Rank, Rank, size_t>, std::deque<Message>> under_way_;
+  std::vector<uint32_t> link_;               // by lane, sender and receiver: the number of its queue
+  std::vector<Queue> queues_;
+  std::vector<Rank> from_;  // whose messages a step takes
 };
 
 }  // namespace

@@ -91,10 +91,30 @@ Row row_from(const json& text, Collective collective, const std::vector<Delivery
   return row;
 }
 
+/// A number below the number of ranks for each of them, or for none.
+std::vector<Rank> ranks_from(const json& list, Rank ranks) {
+  std::vector<Rank> read;
+  for (const json& one : list) {
+    const uint64_t number = whole_number(one);
+    if (number >= static_cast<uint64_t>(ranks)) throw Error(Code::ProtocolError, one.dump());
+    read.push_back(static_cast<Rank>(number));
+  }
+  if (!read.empty() && read.size() != static_cast<size_t>(ranks)) throw Error(Code::ProtocolError, "ranks");
+  return read;
+}
+
+/// The group of each rank; none: there is but one level.
+std::vector<Rank> labels_of(const plan::Grouping* groups) {
+  std::vector<Rank> labels;
+  for (Rank rank = 0; groups != nullptr && groups->has_two_levels() && rank < groups->ranks(); ++rank)
+    labels.push_back(groups->group_of(rank));
+  return labels;
+}
+
 }  // namespace
 
 DecisionTable::DecisionTable(const CostInputs& inputs)
-    : round_each_(inputs.reproducible), direct_(direct_row(inputs)), order_(inputs.order) {
+    : round_each_(inputs.reproducible), direct_(direct_row(inputs)), order_(inputs.order), groups_(inputs.groups) {
   for (const UsableMethod& usable : inputs.methods) {
     if (usable.method->supports != nullptr && usable.why_not.empty()) partial_ = usable.method;
   }
@@ -174,15 +194,19 @@ std::string DecisionTable::text() const {
                      {"direct", direct},
                      {"rules", rules.text()},
                      {"order", std::vector<Rank>(order_.ranks().begin(), order_.ranks().end())},
+                     {"groups", labels_of(groups_.get())},
                      {"partial", partial_ == nullptr ? "" : partial_->name},
                      {"round_each", round_each_}};
   return page.dump();
 }
 
-DecisionTable DecisionTable::parse(const std::string& text, const CostInputs& inputs) {
+DecisionTable DecisionTable::parse(const std::string& text, CostInputs inputs) {
   DecisionTable table;
   try {
     const json page = parse_shallow_json(text);
+    const std::vector<Rank> labels = ranks_from(page.at("groups"), inputs.ranks);
+    if (!labels.empty()) inputs.groups = std::make_shared<const plan::Grouping>(labels);
+    table.groups_ = inputs.groups;
     const std::vector<DeliveryRules> rules = Rules::parse(page.at("rules"));
     for (const json& row : page.at("rows")) {
       const Collective collective = collective_named(row.at(0).get<std::string>());
@@ -200,12 +224,7 @@ DecisionTable DecisionTable::parse(const std::string& text, const CostInputs& in
       throw Error(Code::ProtocolError, partial);
     }
     table.round_each_ = page.at("round_each").get<bool>();
-    std::vector<Rank> order;
-    for (const json& rank : page.at("order")) {
-      order.push_back(static_cast<Rank>(std::min<uint64_t>(whole_number(rank), std::numeric_limits<Rank>::max())));
-    }
-    if (!order.empty() && order.size() != static_cast<size_t>(inputs.ranks)) throw Error(Code::ProtocolError, "order");
-    table.order_ = plan::RankOrder(std::move(order));
+    table.order_ = plan::RankOrder(ranks_from(page.at("order"), inputs.ranks));
   } catch (const std::exception& error) {
     throw_error(Code::ProtocolError, "rank 0's decision table cannot be read ({})", error.what());
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,15 +19,17 @@ class DecisionTable {
   DecisionTable() = default;
   /// Throws Error(Unsupported), which names TUTTI_ALGO or TUTTI_METHOD, if what they force cannot be used.
   explicit DecisionTable(const CostInputs& inputs);
-  /// Reads the table that rank 0 sent. Throws Error(ProtocolError) for an invalid text, and for rows that cannot be
-  /// used with the ranks and groups of `inputs`.
-  static DecisionTable parse(const std::string& text, const CostInputs& inputs);
+  /// Reads the table that rank 0 sent; its groups, if it has any, stand in place of those of `inputs`. Throws
+  /// Error(ProtocolError) for an invalid text, and for rows that cannot be used with these ranks and groups.
+  static DecisionTable parse(const std::string& text, CostInputs inputs);
   std::string text() const;
 
   /// Of a call with blocks of `bytes` bytes. Throws Error(Unsupported) where TUTTI_METHOD forces what cannot run it.
   const Row& row(Collective collective, uint64_t bytes, const CallKind& kind) const;
   /// That plans are drawn on.
   const plan::RankOrder& order() const { return order_; }
+  /// The groups that plans work along.
+  const std::shared_ptr<const plan::Grouping>& groups() const { return groups_; }
   /// Of transfers and vector calls: their window is that of a message.
   const Row& direct() const { return direct_; }
 
@@ -49,6 +52,7 @@ class DecisionTable {
   bool round_each_ = false;                // small floats round at every node
   Row direct_;
   plan::RankOrder order_;
+  std::shared_ptr<const plan::Grouping> groups_;
 };
 
 }  // namespace tutti::select

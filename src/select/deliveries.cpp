@@ -112,11 +112,11 @@ exec::DeliveryRules deliveries_of_transfers(const HandOver& hand_over) {
 }
 
 // Never over the input of an in-place call.
-bool is_nontemporal(Collective collective, uint64_t block, Rank ranks, Rank near, bool in_place) {
+bool is_nontemporal(Collective collective, uint64_t block, Rank ranks, Rank near, bool in_place, uint64_t last_caches) {
   const bool stores_elsewhere =
       collective == Collective::Broadcast || collective == Collective::AllGather || collective == Collective::Gather;
   if (in_place && !stores_elsewhere) return false;
-  const uint64_t caches = std::min<uint64_t>(static_cast<uint64_t>(near), machine_constants().last_caches);
+  const uint64_t caches = std::min<uint64_t>(static_cast<uint64_t>(near), last_caches);
   const uint64_t from = collective == Collective::AllReduce ? machine_constants().nontemporal_all_reduce_from
                                                             : machine_constants().nontemporal_from;
   return bytes_touched(collective, block, ranks, near, in_place) >= caches * from;

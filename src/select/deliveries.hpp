@@ -8,6 +8,7 @@
 
 #include "exec/compile/delivery.hpp"
 #include "select/inputs.hpp"
+#include "topo/constants.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::select {
@@ -25,7 +26,9 @@ std::vector<uint64_t> delivery_steps(Collective collective, Rank ranks, const Ha
 uint64_t zcopy_from(const HandOver& hand_over);
 
 /// True if results are stored past the cache: if the call touches more than stays in the cache anyway. `near`: ranks of
-/// this call on this host. Each rank decides this for its own stores.
-bool is_nontemporal(Collective collective, uint64_t block, Rank ranks, Rank near, bool in_place);
+/// this call on this host; `last_caches`: those of the last level that they use. Each rank decides this for its own
+/// stores.
+bool is_nontemporal(Collective collective, uint64_t block, Rank ranks, Rank near, bool in_place,
+                    uint64_t last_caches = machine_constants().last_caches);
 
 }  // namespace tutti::select

@@ -66,7 +66,9 @@ std::string machine_text(const CostInputs& inputs, const MachineNotes& notes) {
   std::vector<std::string> lines;
   const bool levels = inputs.groups != nullptr && inputs.groups->has_two_levels();
   const bool hosts = notes.hosts > 1, alone = hosts && !levels;
-  if (!alone && inputs.inside.beta > 0) lines.push_back(link("inside a host", inputs.inside, notes.inside));
+  if (!alone && inputs.inside.beta > 0) {
+    lines.push_back(link(!hosts && levels ? "inside a group" : "inside a host", inputs.inside, notes.inside));
+  }
   if (hosts) lines.push_back(link("between hosts", inputs.between, notes.between));
   if (!hosts && levels) lines.push_back(link("between groups", inputs.between, notes.between));
   if (notes.rails > 0 && hosts) {

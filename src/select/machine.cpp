@@ -188,6 +188,15 @@ plan::RankOrder order_of(const Pairs& pairs, bool reproducible) {
               "TUTTI_ORDER gives another order than the communicator's, in which TUTTI_REPRODUCIBLE folds; unset one");
 }
 
+/// Ranks of one host whose groups nobody has given are grouped by the caches that they share, where there are several.
+bool take_caches(const topo::Graph& graph, const RankNodes& places, CostInputs& inputs) {
+  if (inputs.groups->groups() > 1 || !env().groups.empty()) return false;
+  auto groups = groups_by_cache(graph, places);
+  if (groups == nullptr) return false;
+  inputs.groups = std::move(groups);
+  return true;
+}
+
 /// A path's kind, or what is known of the links beside it.
 std::string kind_text(const Slowest& slowest) {
   return slowest.figure.empty() ? name_of(slowest.kind) : fmt::format("{}: {}", name_of(slowest.kind), slowest.figure);
@@ -201,6 +210,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   MachineInputs made{.inputs = common_inputs(pairs.places().hosts), .notes = {}};
   CostInputs& inputs = made.inputs;
   if (groups != nullptr) inputs.groups = std::move(groups);
+  const bool by_cache = take_caches(graph, pairs.places(), inputs);
   const Survey survey(pairs, *inputs.groups);
   const bool gpus = pairs.on_gpus(), job = is_job(graph);
   take_facts(graph.facts, inputs);
@@ -211,19 +221,16 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
     inputs.max_width = static_cast<uint32_t>(env().max_blocks);
     inputs.shares_staging = false;
   }
-  Slowest inside = survey.inside;
-  // A cache line's way is a part only of what a message between processes takes.
-  if (!gpus && !job) inside.alpha += machine_constants().shm_alpha;
   const double share = share_of_messages(gpus && job);
-  inputs.inside = cost_of(inside, job ? 0 : survey.contended_inside, !gpus, share);
-  inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job, share);
+  inputs.inside = cost_of(survey.inside, job ? 0 : survey.contended_inside, !gpus, share);
+  inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job || by_cache, share);
   if (inputs.groups->groups() > 1 && !inputs.groups->has_two_levels()) inputs.inside = inputs.between;
   inputs.order = order_of(pairs, inputs.reproducible);
   if (pairs.ranks() <= MachineView::kMaxRanks) {
     auto view = std::make_shared<const MachineView>(pairs, share, !gpus);
     if (!view->is_uniform()) inputs.view = std::move(view);
   }
-  std::string over = name_of(survey.inside.kind);
+  std::string over = name_of(by_cache ? std::max(survey.inside.kind, survey.between.kind) : survey.inside.kind);
   if (hosts > 1) over = fmt::format("{}{}", survey.inside.alpha > 0 ? over + "+" : "", name_of(survey.between.kind));
   made.notes = {.ends = gpus ? "GPUs" : "cores",
                 .hosts = hosts,

@@ -26,7 +26,7 @@ struct Traffic {
 
 class MachineView {
  public:
-  static constexpr Rank kMaxRanks = 32;
+  static constexpr Rank kMaxRanks = 128;
 
   /// Keeps copies of what it needs.
   MachineView(const Pairs& pairs, double message_share, bool in_place);

@@ -53,6 +53,9 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
   const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
   const LinkCost inside = oversubscribed(s.inside, s.oversubscription, s.context_switch);
+  // Between caches of a host cores do the work, between hosts the network.
+  const LinkCost outside =
+      s.between.in_place ? oversubscribed(s.between, s.oversubscription, s.context_switch) : s.between;
   // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
   // send.
   const double published = static_cast<double>(cost.stages) * cost.message.value();
@@ -64,7 +67,7 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
            .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
   Predicted predicted{.latency = s.call, .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
   if (!s.two_levels || !cost.between) {
-    all.pay(s.two_levels ? s.between : inside, size, window, predicted);
+    all.pay(s.two_levels ? outside : inside, size, window, predicted);
     return predicted;
   }
   const Part between{.rounds = cost.between->rounds,
@@ -76,7 +79,7 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
   all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
   all.stages -= between.stages;
   all.pay(inside, size, window, predicted);
-  between.pay(s.between, size, window, predicted);
+  between.pay(outside, size, window, predicted);
   return predicted;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::select {
 
@@ -96,6 +97,11 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
                   to[i]);
     }
     PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0, .path = std::move(path)};
+    if (known == nullptr && !on_gpus() && same_host(rank, to[i])) {
+      // A cache line's way is a part only of what a message between processes takes, and one core's copy of two.
+      cost.alpha += machine_constants().shm_alpha;
+      cost.beta = std::max(cost.beta, machine_constants().shm_beta);
+    }
     if (known != nullptr && known->gbps <= 0) cost.alpha += known->us * 1e-6;
     if (known != nullptr && known->gbps > 0) {
       // The figure is that of the farthest ranks, or of all paths of a kind; nearer ranks have a shorter path. Ranks

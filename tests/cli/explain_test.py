@@ -20,7 +20,8 @@ def explained(*arguments, env=None):
 
 class Explain(unittest.TestCase):
     def test_prints_every_candidate_with_the_parts_of_its_time(self):
-        done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "8", env=HERE)
+        one_cache = {**HERE, "HWLOC_SYNTHETIC": "package:1 l3:1 core:8 pu:1"}
+        done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "8", env=one_cache)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^  algorithm +method +predicted +latency +bandwidth +reduction +measured  verdict")
         self.assertRegex(done.stdout, r"(?m)^\* \w+ +lanes( +[\d.]+){4} +-  chosen$")
@@ -30,6 +31,20 @@ class Explain(unittest.TestCase):
             if "seconds" in row:
                 self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
         self.assertGreater(len(page["candidates"]), 8)
+
+    def test_groups_ranks_by_the_caches_of_a_host(self):
+        caches = {"HWLOC_SYNTHETIC": "package:2 l3:2 core:4 pu:1"}
+        page = explained("all_to_all", "--bytes", "64K", "-n", "16", env=caches)
+        self.assertEqual(page["hosts"], 1)
+        self.assertLess(page["inside"]["alpha"], page["between"]["alpha"])
+        hierarchical = next(row for row in page["candidates"] if row["algorithm"] == "hierarchical")
+        self.assertIn("seconds", hierarchical, hierarchical["verdict"])
+        done = tutti("explain", "all_to_all", "--bytes", "64K", "-n", "16", env={**HERE, **caches})
+        self.assertRegex(done.stdout, r"(?m)^  inside a group: .*same core complex")
+        self.assertRegex(done.stdout, r"(?m)^  between groups: .*across sockets")
+        given = explained("all_to_all", "--bytes", "64K", "-n", "16", env={**caches, "TUTTI_GROUPS": "16"})
+        hierarchical = next(row for row in given["candidates"] if row["algorithm"] == "hierarchical")
+        self.assertEqual(hierarchical["verdict"], "rejected: all ranks are in one group, so there is nothing to gain from groups")
 
     def test_names_the_row_of_the_chosen_one(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)

@@ -36,6 +36,20 @@ class Ranks(unittest.TestCase):
         done = tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", "echo $TUTTI_KEY", env={"TUTTI_KEY": "mine"})
         self.assertEqual(done.stdout, "mine\n")
 
+    @unittest.skipUnless(os.cpu_count() in (2, 4) and len(os.sched_getaffinity(0)) == os.cpu_count(),
+                         "a description of several caches must be of 2 or 4 processors, and this machine has others")
+    def test_that_share_a_cache_are_a_group(self):
+        cores = os.cpu_count()
+        caches = {"HWLOC_SYNTHETIC": f"package:1 l3:2 core:{cores // 2} pu:1", "TUTTI_LOG": "info"}
+        groups = {2: r"\[0, 2\] \[1, 3\]", 4: r"\[0, 1\] \[2, 3\]"}[cores]
+        forced = {"TUTTI_ALGO": "all_reduce:hierarchical,all_to_all:hierarchical,all_gather:hierarchical"}
+        for collective in "all_reduce", "all_to_all", "all_gather":
+            done = tutti("run", "-n", "4", "--bind", "core", "--", TUTTI, "perf", collective, "-b", "1K", "-e", "64K", "-f", "8",
+                         "-n", "2", "-w", "0", "-c", "1", env={**caches, **forced})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout + done.stderr, rf"groups: 4 ranks in 2 groups that share a cache each, of 2 to 2 ranks: {groups}")
+            self.assertRegex(done.stdout, r"shm hierarchical/lanes")
+
     def test_are_bound_to_cores_if_there_are_enough(self):
         cores = os.cpu_count()
         done = tutti("run", "-n", "1", "--bind", "core", "-v", "--", "true")

@@ -11,14 +11,13 @@
 #include "base/spelling.hpp"
 #include "select/explain.hpp"
 #include "select/gpus.hpp"
-#include "select/machine.hpp"
+#include "select/job.hpp"
 #include "select/profile.hpp"
 #include "tools/commands.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/wrapped.hpp"
-#include "topo/cores.hpp"
 #include "topo/detect.hpp"
 
 namespace tutti::tools {
@@ -82,13 +81,10 @@ select::MachineInputs machine_of(const ExplainOptions& options) {
   }
   auto profile = select::local_profile();  // before its figures are asked for
   select::use_local_figures();
-  select::MachineInputs made = select::inputs_here(ranks, options.hosts);
-  const Rank here = made.inputs.groups->largest();
-  made.inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
-  made.inputs.hand_over.shares_cores = made.inputs.oversubscription > 1;
+  select::MachineInputs made = select::inputs_as_run(ranks, options.hosts);
   made.inputs.profile = std::move(profile);
-  made.inputs.situation = select::situation_of(*made.inputs.groups, options.hosts > 1 ? "shm+tcp" : "shm",
-                                               made.inputs.oversubscription > 1);
+  made.inputs.situation = select::situation_of(*select::inputs_here(ranks, options.hosts).inputs.groups,
+                                               options.hosts > 1 ? "shm+tcp" : "shm", made.inputs.oversubscription > 1);
   return made;
 }
 
@@ -121,7 +117,7 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
                     {"ranks", s.ranks},
                     {"hosts", machine.notes.hosts},
                     {"inside", link(s.inside, machine.notes.inside)}};
-  if (machine.notes.hosts > 1) page["between"] = link(s.between, machine.notes.between);
+  if (machine.notes.hosts > 1 || s.groups->has_two_levels()) page["between"] = link(s.between, machine.notes.between);
   if (machine.notes.rails > 0) page["rails"] = machine.notes.rails;
   if (!machine.notes.links.empty()) page["links"] = machine.notes.links;
   if (!machine.notes.unknown.empty()) page["notes"] = machine.notes.unknown;

@@ -1,0 +1,100 @@
+#include "select/job.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "select/network.hpp"
+#include "select/profile.hpp"
+#include "topo/cluster.hpp"
+#include "topo/constants.hpp"
+#include "topo/detect.hpp"
+#include "topo/machine.hpp"
+
+namespace tutti::select {
+namespace {
+
+using topo::Figure;
+
+Figure figure_of(Figure::Between between, const LinkCost& cost, const char* transport) {
+  const bool hosts = between == Figure::Between::Hosts;
+  return {.between = between,
+          .us = cost.alpha * 1e6,
+          .gbps = 1e-9 / cost.beta,
+          .in_place = cost.in_place,
+          .transport = transport,
+          .origin = origin_of_figures(transport, hosts ? transport : "processes", hosts)};
+}
+
+/// The cores that processes started here may use; of another machine that is described, all.
+std::vector<Cores> cores_of(const topo::Graph& host) {
+  const Machine machine = read_machine();
+  if (machine.is_this_one) return cores_within(machine, allowed_cores());
+  std::vector<Cores> cores;
+  for (const topo::NodeId core : host.all(topo::NodeKind::Core)) cores.push_back(host.nodes[core].processors);
+  return cores;
+}
+
+/// `hosts` such machines with their ranks, each on the core that it is bound to.
+topo::Graph graph_as_run(const topo::Graph& host, Rank ranks, Rank hosts) {
+  const std::vector<Cores> cores = cores_of(host);
+  std::vector<topo::RankPlace> places;
+  for (Rank number = 0; number < hosts; ++number) {
+    const auto here = static_cast<size_t>(int64_t{ranks} * (number + 1) / hosts - int64_t{ranks} * number / hosts);
+    const bool bound = here > 1 && here <= cores.size();
+    for (size_t rank = 0; rank < here; ++rank) {
+      places.push_back({static_cast<uint32_t>(number), bound ? cores[rank] : host.nodes.front().processors});
+    }
+  }
+  std::vector<topo::Graph> parts(static_cast<size_t>(hosts), host);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].nodes.front().name += hosts > 1 ? fmt::format(" {}", i) : "";
+  return topo::merge_ranks(parts, places);
+}
+
+}  // namespace
+
+std::string origin_of_figures(const std::string& transport, const std::string& kind, bool between_hosts) {
+  const auto profile = local_profile();
+  if (profile != nullptr && (profile->links.contains(transport) || profile->links.contains(kind))) return kMeasured;
+  if (!between_hosts && !has_host_profile() && local_calibration() != nullptr) return "the quick calibration";
+  return "the library's constants, not measured here";
+}
+
+std::map<std::string, double> facts_of(const CostInputs& inputs) {
+  const HandOver& over = inputs.hand_over;
+  return {{facts::kGamma, inputs.gamma},
+          {facts::kContextSwitch, machine_constants().context_switch},
+          {facts::kOversubscription, inputs.oversubscription},
+          {facts::kStaging, static_cast<double>(inputs.staging)},
+          {facts::kMessage, static_cast<double>(inputs.message)},
+          {facts::kWidth, inputs.max_width},
+          {facts::kReading, static_cast<double>(over.reading)},
+          {facts::kSharesCores, over.shares_cores ? 1 : 0},
+          {facts::kAlwaysCma, over.always_cma ? 1 : 0},
+          {facts::kShiftCma, over.shifts.cma},
+          {facts::kNoCma, over.shifts.no_cma ? 1 : 0},
+          {facts::kShiftWait, over.shifts.wait},
+          {facts::kShiftCaches, over.shifts.caches}};
+}
+
+MachineInputs inputs_as_run(Rank ranks, Rank hosts) {
+  MachineInputs known = inputs_here(ranks, hosts);
+  CostInputs& inputs = known.inputs;
+  const Rank here = (ranks + hosts - 1) / hosts;
+  inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
+  inputs.hand_over.shares_cores = inputs.oversubscription > 1;
+  try {
+    topo::Graph graph = graph_as_run(topo::kept_topology(), ranks, hosts);
+    const MachineConstants& all = machine_constants();
+    const LinkCost inside{all.shm_alpha, all.shm_beta, 0, true}, between{all.tcp_alpha, all.tcp_beta, 0, false};
+    graph.figures.push_back(figure_of(Figure::Between::Processes, inside, "shm"));
+    if (hosts > 1) graph.figures.push_back(figure_of(Figure::Between::Hosts, between, "tcp"));
+    graph.facts = facts_of(inputs);
+    return inputs_of(graph, 0);
+  } catch (const Error& error) {
+    log_debug("this machine cannot be described: {}", error.what());
+    return known;
+  }
+}
+
+}  // namespace tutti::select

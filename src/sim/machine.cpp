@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "topo/link_figures.hpp"
 
 namespace tutti::sim {
 namespace {
@@ -22,14 +23,12 @@ uint32_t way(uint32_t link, bool from_b) { return 2 * link + (from_b ? 1 : 0); }
 double processor_seconds(const WorkCosts& costs, const Work& work) {
   const auto bytes = static_cast<double>(work.bytes);
   const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
-  const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
   // Reading a message writes the result once; without one, the rank's own memory is copied.
   const double first = arrivals == 0 && work.writes > 0 ? costs.write : 0;
   const double second = work.writes > 1 ? costs.second : 0;
   const double folds = work.folds ? arrivals + work.local - 1 : 0;
   const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
-  const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
-  return bytes * (first + second + folds * costs.fold + own) + messages * costs.message;
+  return bytes * (first + second + folds * costs.fold + own);
 }
 
 Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts& costs)
@@ -44,9 +43,12 @@ Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts&
   }
   cores_ = static_cast<uint32_t>(cores.size());
   add_links(graph);
+  if (!gpus_) add_memories(graph);
+  const size_t first = resources_.size();
+  if (!gpus_) resources_.resize(first + cores_);
   for (const auto& [node, core] : cores) {
     // Its copying, by which whatever it reads is limited.
-    if (!gpus_) resources_[2 * graph.links.size() + core] = {label(graph, node) + " copying", 1 / costs_.copy};
+    if (!gpus_) resources_[first + core] = {label(graph, node) + " copying", 1 / costs_.copy};
   }
   take_hosts(graph);
 }
@@ -70,7 +72,20 @@ void Machine::add_links(const Graph& graph) {
     resources_.push_back({fmt::format("{}{} > {}", where, a, b), link.gbps * 1e9});
     resources_.push_back({fmt::format("{}{} > {}", where, b, a), link.gbps * 1e9});
   }
-  if (!gpus_) resources_.resize(resources_.size() + cores_);
+}
+
+/// One for each package that ranks are on: all its channels together, as if its ranks' buffers were spread over them.
+void Machine::add_memories(const Graph& graph) {
+  std::map<NodeId, uint32_t> known;
+  for (const NodeId node : nodes_) {
+    NodeId package = node;
+    while (graph.nodes[package].kind != NodeKind::Package && graph.nodes[package].parent != kNoNode) {
+      package = graph.nodes[package].parent;
+    }
+    const auto [at, is_new] = known.emplace(package, static_cast<uint32_t>(resources_.size()));
+    if (is_new) resources_.push_back({"memory of " + label(graph, package), topo::figures::memory.gbps * 1e9});
+    memory_.push_back(at->second);
+  }
 }
 
 void Machine::take_hosts(const Graph& graph) {
@@ -188,6 +203,7 @@ const Route& Machine::route(Rank from, Rank to) {
   Route route;
   if (!hosts_.empty()) route = host_[f] == host_[t] ? inside(from, to) : between(from, to);
   route.seconds += costs_.software;
+  route.busy = route.seconds * costs_.message_share;
   // The reader copies what is in its own host; what came over the network lies there already.
   if (!gpus_ && !route.network) route.resources.push_back(static_cast<uint32_t>(resources_.size()) - cores_ + core_[t]);
   return routes_[{from, to}] = std::move(route);

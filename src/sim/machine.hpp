@@ -17,6 +17,7 @@ namespace tutti::sim {
 struct Route {
   std::vector<uint32_t> resources;
   double seconds = 0;    ///< of an empty message
+  double busy = 0;       ///< of those, the processor time at either end, if others precede it without a wait
   bool network = false;  ///< between hosts
 };
 
@@ -24,7 +25,7 @@ struct Route {
 struct WorkCosts {
   double call = 0;            ///< of a rank's call, beside its instructions
   double software = 0;        ///< of a message between processes, beyond its way; of GPUs: none
-  double message = 0;         ///< processor time of each message of an instruction beyond the first
+  double message_share = 0;   ///< of a message's latency: processor time, at each end, of one that follows another
   double first_read = 0;      ///< until the first bytes of messages that lie in another rank's memory have come
   double copy = 0;            ///< for a byte that a core copies from another rank's memory
   double write = 0;           ///< for a byte that a core copies to memory that another rank reads, or to its own
@@ -35,9 +36,11 @@ struct WorkCosts {
   double kernel = 0;          ///< for a byte that the kernel copies (CMA), beyond `copy`
   double kernel_call = 0;     ///< for each message that it copies
   double context_switch = 0;  ///< between ranks that share a core
+  double memory_load = 0;     ///< bytes that cross a package's memory for each byte of a buffer that is read …
+  double memory_store = 0;    ///< … and that is written: where caches hold the buffers, none
 };
 
-/// Of an instruction, without its waits and what the kernel or the machine's links move.
+/// Of an instruction's bytes, without its messages, its waits, and what the kernel or the machine's links move.
 double processor_seconds(const WorkCosts& costs, const Work& work);
 
 /// Ranks on GPUs write to their readers' memory, each lane on its own. Ranks on cores read their writers' memory, and
@@ -56,6 +59,9 @@ class Machine {
   /// The core that a rank runs on: ranks of one core have equal numbers. Of GPUs, the rank.
   uint32_t core_of(Rank rank) const { return core_[static_cast<size_t>(rank)]; }
   uint32_t cores() const { return cores_; }
+  static constexpr uint32_t kNoMemory = 0xffffffff;
+  /// The resource that is the memory of a rank's package; kNoMemory: of GPUs, and of a host of unknown parts.
+  uint32_t memory_of(Rank rank) const { return memory_.empty() ? kNoMemory : memory_[static_cast<size_t>(rank)]; }
   /// Throws Error(InvalidArgument) if the topology has no path.
   const Route& route(Rank from, Rank to);
 
@@ -72,6 +78,7 @@ class Machine {
   void take_hosts(const topo::Graph& graph);
   void take_link(Host& host, topo::Link link, uint32_t number, const topo::Graph& graph);
   void add_links(const topo::Graph& graph);
+  void add_memories(const topo::Graph& graph);
   /// Of a path that starts at a node of `host`.
   Route route_of(const Host& host, const topo::Path& path, topo::NodeId from, bool backwards) const;
   Route inside(Rank from, Rank to) const;
@@ -80,11 +87,11 @@ class Machine {
   const std::pair<Route, Route>& ways_out(Rank rank);
 
   std::vector<topo::NodeId> nodes_;
-  std::vector<uint32_t> core_, host_;
+  std::vector<uint32_t> core_, host_, memory_;  // by rank
   uint32_t cores_ = 0;
   bool gpus_ = false;
   WorkCosts costs_;
-  std::vector<SharedResource> resources_;  // links, two each; then cores
+  std::vector<SharedResource> resources_;  // links, two each; memories; cores
   std::vector<std::unique_ptr<Host>> hosts_;
   Host networks_;  // all fabrics, and the links that join them
   std::map<std::pair<Rank, Rank>, Route> routes_;

@@ -1,6 +1,7 @@
 #include "sim/programs.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -26,7 +27,44 @@ class Channels {
   std::map<std::tuple<Rank, Rank, uint32_t>, uint32_t> numbers_;
 };
 
-Work work_of(const exec::WindowProgram& program, const exec::Instruction& op) {
+/// The parts of the call's buffers that a window's instructions have used so far: a cache holds them.
+class Used {
+ public:
+  /// How many of these bytes were not used before. Bytes elsewhere (scratch, messages): none.
+  double add(const exec::Ref& at, uint64_t bytes) {
+    if (at.base != exec::Base::Input && at.base != exec::Base::Output) return 0;
+    std::map<uint64_t, uint64_t>& parts = parts_[at.base == exec::Base::Input ? 0 : 1];
+    uint64_t begin = at.offset, end = at.offset + bytes, known = 0;
+    auto next = parts.upper_bound(begin);
+    if (next != parts.begin() && std::prev(next)->second >= begin) --next;
+    while (next != parts.end() && next->first <= end) {
+      const uint64_t from = std::max(next->first, at.offset), to = std::min(next->second, at.offset + bytes);
+      known += to > from ? to - from : 0;
+      begin = std::min(begin, next->first);
+      end = std::max(end, next->second);
+      next = parts.erase(next);
+    }
+    parts.emplace(begin, end);
+    return static_cast<double>(bytes - known);
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> parts_[2];  // of the input, of the output: begin, end
+};
+
+/// What an instruction reads from the call's buffers for the first time, and what it writes there.
+void count_buffers(const exec::WindowProgram& program, const exec::Instruction& op, Used& used, Work& work) {
+  for (uint32_t i = op.segments.begin; i < op.segments.end; ++i) {
+    const exec::Segment& segment = program.segments[i];
+    for (uint32_t source = 0; source < op.sources; ++source) {
+      work.buffer_loads += used.add(program.sources[segment.sources + source], segment.bytes);
+    }
+    work.buffer_stores += used.add(segment.to, segment.bytes);
+  }
+  if (op.publishes_first) work.lends_buffer = used.add(op.message, op.bytes) > 0;
+}
+
+Work work_of(const exec::WindowProgram& program, const exec::Instruction& op, Used& used) {
   Work work{.bytes = op.bytes, .step = op.step};
   work.after_lane = op.after_lane;
   work.after_op = op.after_op;
@@ -40,6 +78,7 @@ Work work_of(const exec::WindowProgram& program, const exec::Instruction& op) {
       op.segments.begin != op.segments.end && program.segments[op.segments.begin].to.base != exec::Base::None;
   const bool stages = op.outs.begin != op.outs.end && op.slot != exec::Slot::None;
   work.stores = stores;
+  count_buffers(program, op, used, work);
   work.writes = static_cast<uint16_t>((stores ? 1 : 0) + (stages ? 1 : 0));
   return work;
 }
@@ -48,8 +87,9 @@ WindowWork window_of(const exec::WindowProgram& program, const std::vector<uint3
                      const std::vector<uint32_t>& out) {
   WindowWork window{.lanes = program.lanes, .ops = {}, .arrivals = {}, .outs = {}};
   window.ops.reserve(program.ops.size());
+  Used used;
   for (const exec::Instruction& op : program.ops) {
-    Work work = work_of(program, op);
+    Work work = work_of(program, op, used);
     work.arrivals.begin = static_cast<uint32_t>(window.arrivals.size());
     for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) window.arrivals.push_back(in[program.arrivals[i]]);
     work.arrivals.end = static_cast<uint32_t>(window.arrivals.size());

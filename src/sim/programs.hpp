@@ -20,10 +20,13 @@ struct Work {
   exec::Range arrivals;  ///< in RankWork::arrivals: channels
   exec::Range outs;      ///< in RankWork::outs
   uint32_t after_lane = exec::kNone, after_op = 0;
-  uint32_t step = 0;    ///< of the plan, within its lane
-  uint16_t local = 0;   ///< operands in the rank's own memory
-  uint16_t writes = 0;  ///< of the result: to the rank's memory, to staging
-  bool stores = false;  ///< the result is stored in the rank's memory
+  uint32_t step = 0;          ///< of the plan, within its lane
+  uint16_t local = 0;         ///< operands in the rank's own memory
+  uint16_t writes = 0;        ///< of the result: to the rank's memory, to staging
+  double buffer_loads = 0;    ///< bytes of the call's buffers that are read, if no instruction before has used them …
+  double buffer_stores = 0;   ///< … or written, likewise: from then on a cache holds them, as it holds scratch
+  bool lends_buffer = false;  ///< its zero-copy message is such bytes too
+  bool stores = false;        ///< the result is stored in the rank's memory
   bool folds = false;
   bool publishes_first = false;
   bool has_pieces = true;

@@ -20,14 +20,18 @@ constexpr double kReadersShare = 0.55;  // of a cooperative copy: its writer, wh
 class Replayer {
  public:
   Replayer(const Programs& programs, Machine& machine, Network& network, const ReplayOptions& options)
-      : programs_(programs), machine_(machine), network_(network), options_(options) {
+      : programs_(programs),
+        machine_(machine),
+        network_(network),
+        options_(options),
+        players_(players_of(programs, machine, options.width)) {
     replay_.rank_seconds.resize(programs.ranks.size());
     replay_.round_ends.resize(options.rounds);
     replay_.call_ends.resize(options.calls);
     replay_.carried.resize(machine.resources().size());
-    streams_.resize(programs.channels.size() * options.width);
     for (const Channel& channel : programs.channels) routes_.push_back(&machine.route(channel.from, channel.to));
-    make_lanes();
+    for (auto* counts : {&calls_begun_, &open_of_rank_, &lent_by_rank_}) counts->resize(programs.ranks.size());
+    owes_call_.resize(programs.ranks.size());
   }
 
   Replay run() {
@@ -89,39 +93,6 @@ class Replayer {
     double& end = replay_.call_ends[calls_begun_[r] - 1];
     end = std::max(end, now_);
     begin_call(rank);
-  }
-
-  void make_lanes() {
-    for (auto* counts : {&calls_begun_, &open_of_rank_, &lent_by_rank_}) counts->resize(programs_.ranks.size());
-    owes_call_.resize(programs_.ranks.size());
-    first_lane_.assign(programs_.ranks.size() + 1, 0);
-    if (!machine_.gpus()) workers_.resize(machine_.cores());
-    for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) {
-      first_lane_[rank] = static_cast<uint32_t>(lanes_.size());
-      const auto lanes = static_cast<uint32_t>(programs_.ranks[rank].last.lanes.size());
-      for (uint32_t replica = 0; replica < options_.width; ++replica) {
-        for (uint32_t lane = 0; lane < lanes; ++lane) add_lane(static_cast<Rank>(rank), replica, lane);
-      }
-    }
-    first_lane_.back() = static_cast<uint32_t>(lanes_.size());
-  }
-
-  void add_lane(Rank rank, uint32_t replica, uint32_t lane) {
-    const auto number = static_cast<uint32_t>(lanes_.size());
-    if (machine_.gpus()) workers_.emplace_back();
-    const auto worker = machine_.gpus() ? static_cast<uint32_t>(workers_.size() - 1) : machine_.core_of(rank);
-    workers_[worker].lanes.push_back(number);
-    lanes_.push_back({.rank = rank, .lane = lane, .replica = replica, .worker = worker, .round = replica});
-    const WindowWork& window = programs_.ranks[static_cast<size_t>(rank)].last;
-    for (uint32_t op = window.lanes[lane].begin; op < window.lanes[lane].end; ++op) {
-      const Work& work = window.ops[op];
-      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
-        streams_[stream_of(window.arrivals[i], replica)].reader = number;
-      }
-      for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
-        streams_[stream_of(window.outs[i].channel, replica)].writer = number;
-      }
-    }
   }
 
   uint32_t stream_of(uint32_t channel, uint32_t replica) const { return channel * options_.width + replica; }
@@ -216,14 +187,23 @@ class Replayer {
   /// Of an instruction, without the messages that it reads or writes.
   double local_seconds(const Lane& lane, const Work& work) const {
     const WorkCosts& costs = machine_.costs();
-    double kernel = 0, wait = 0;
+    double kernel = 0, wait = 0, messages = 0;
+    // The first message is part of a message's latency, unless this one comes without a wait after others.
+    const Worker& worker = workers_[lane.worker];
+    const bool on = worker.ended >= now_ - kInstant && worker.ran == lane.rank;
+    bool first = !(on && worker.sent);
+    for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
+      if (!std::exchange(first, false)) messages += routes_[window_of(lane).outs[i].channel]->busy;
+    }
+    first = !(on && worker.received);
     for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
       const uint32_t channel = window_of(lane).arrivals[i];
+      if (!std::exchange(first, false)) messages += routes_[channel]->busy;
       if (work.bytes > link::kInlineBytes && !routes_[channel]->network) wait = costs.first_read;
       if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
       kernel += costs.kernel_call + static_cast<double>(work.bytes) * costs.kernel * readers_share(work);
     }
-    return processor_seconds(costs, work) + wait + kernel;
+    return processor_seconds(costs, work) + messages + wait + kernel;
   }
 
   static double readers_share(const Work& work) { return work.cooperative ? kReadersShare : 1; }
@@ -246,8 +226,28 @@ class Replayer {
         if (routes_[window.arrivals[i]]->network) continue;  // it lies here already
         transfer(window.arrivals[i], bytes * readers_share(work), {.lane = number});
       }
+      use_memory(number, lane, work);
     }
     if (lane.pending == 0) complete(number);
+  }
+
+  /// What no cache holds crosses the memory of the package that it lies in: this rank's, and the senders' where it
+  /// reads their buffers.
+  void use_memory(uint32_t number, const Lane& lane, const Work& work) {
+    const WorkCosts& costs = machine_.costs();
+    cross_memory(number, lane.rank, work.buffer_loads * costs.memory_load + work.buffer_stores * costs.memory_store);
+    for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+      const uint32_t channel = window_of(lane).arrivals[i];
+      if (!streams_[stream_of(channel, lane.replica)].lends_buffer) continue;
+      cross_memory(number, programs_.channels[channel].from, static_cast<double>(work.bytes) * costs.memory_load);
+    }
+  }
+
+  void cross_memory(uint32_t lane, Rank of, double bytes) {
+    const uint32_t memory = machine_.memory_of(of);
+    if (memory == Machine::kNoMemory || bytes <= 0) return;
+    ++lanes_[lane].pending;
+    start({&memory, 1}, bytes, {.lane = lane});
   }
 
   void transfer(uint32_t channel, double bytes, const Transfer& transfer) {
@@ -257,10 +257,14 @@ class Replayer {
       return;
     }
     if (transfer.lane != kNobody) ++lanes_[transfer.lane].pending;
-    const uint32_t number = network_.start(route.resources, bytes);
+    start(route.resources, bytes, transfer);
+  }
+
+  void start(std::span<const uint32_t> resources, double bytes, const Transfer& transfer) {
+    const uint32_t number = network_.start(resources, bytes);
     if (number >= transfers_.size()) transfers_.resize(number + 1);
     transfers_[number] = transfer;
-    for (const uint32_t resource : route.resources) replay_.carried[resource] += bytes;
+    for (const uint32_t resource : resources) replay_.carried[resource] += bytes;
   }
 
   void end_transfer(uint32_t number) {
@@ -278,6 +282,7 @@ class Replayer {
       const Route& route = *routes_[channel];
       ++streams_[stream].sent;
       streams_[stream].by_kernel = window.outs[i].delivery == exec::Delivery::Cma;
+      streams_[stream].lends_buffer = work.lends_buffer && exec::is_zero_copy(window.outs[i].delivery);
       if (!machine_.gpus() && exec::is_zero_copy(window.outs[i].delivery)) {
         ++streams_[stream].lent;
         ++lent_by_rank_[static_cast<size_t>(lane.rank)];
@@ -314,7 +319,12 @@ class Replayer {
     if (!silent && !work.publishes_first) publish(number);
     record(lane, work, window);
     advance(lane, window);
-    workers_[lane.worker].busy = false;
+    Worker& worker = workers_[lane.worker];
+    worker.busy = false;
+    worker.ran = lane.rank;
+    worker.ended = now_;
+    worker.sent = work.outs.begin != work.outs.end;
+    worker.received = work.arrivals.begin != work.arrivals.end;
     if (!silent) {
       const auto stream = [&](uint32_t arrival) -> Stream& {
         return streams_[stream_of(window.arrivals[arrival], lane.replica)];
@@ -372,10 +382,11 @@ class Replayer {
   Network& network_;
   const ReplayOptions options_;
   std::vector<const Route*> routes_;  // by channel
-  std::vector<Lane> lanes_;
-  std::vector<uint32_t> first_lane_;  // by rank
-  std::vector<Worker> workers_;
-  std::vector<Stream> streams_;
+  Players players_;
+  std::vector<Lane>& lanes_ = players_.lanes;
+  const std::vector<uint32_t>& first_lane_ = players_.first_lane;
+  std::vector<Worker>& workers_ = players_.workers;
+  std::vector<Stream>& streams_ = players_.streams;
   std::vector<Transfer> transfers_;  // by number of a message on the network
   std::priority_queue<Timer> events_;
   // By rank: calls begun; lanes that are not done with the call; unread messages in its own memory; is the call's own

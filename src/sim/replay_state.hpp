@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/rank.hpp"
+#include "sim/machine.hpp"
+#include "sim/programs.hpp"
 
 namespace tutti::sim {
 
@@ -25,7 +27,11 @@ struct Worker {
   std::vector<uint32_t> lanes;
   uint32_t turn = 0;
   bool busy = false;
-  Rank last = kNoRank;  // whose instruction it ran
+  Rank last = kNoRank;  // whose instruction it runs, or ran
+  // The last instruction that ended: whose, when, and did it send, or read messages?
+  Rank ran = kNoRank;
+  double ended = -1;
+  bool sent = false, received = false;
 };
 /// The messages of one channel and replica. They arrive in order.
 struct Stream {
@@ -33,6 +39,7 @@ struct Stream {
   uint32_t reader = kNobody, writer = kNobody;  // lanes
   uint32_t lent = 0;                            // unread messages in their sender's own memory
   bool by_kernel = false;                       // how the last message is read
+  bool lends_buffer = false;                    // it lies in a buffer of its sender's call
 };
 struct Timer {
   enum Kind : uint8_t { Called, Worked, Arrived } kind;
@@ -47,5 +54,14 @@ struct Transfer {
   uint32_t stream = kNobody;  // … where it arrives then
   double latency = 0;
 };
+
+/// Whoever takes part, before the first call: the lanes of all ranks, who runs them, and the messages between them.
+struct Players {
+  std::vector<Lane> lanes;           ///< by rank, replica, and number
+  std::vector<uint32_t> first_lane;  ///< by rank, and one more
+  std::vector<Worker> workers;       ///< a core's, or, on GPUs, one for each lane
+  std::vector<Stream> streams;       ///< by channel and replica
+};
+Players players_of(const Programs& programs, const Machine& machine, uint32_t width);
 
 }  // namespace tutti::sim

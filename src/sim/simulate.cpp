@@ -32,7 +32,7 @@ ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const Simulat
           .max_events = options.max_events};
 }
 
-/// Seconds of a further round: how far the replicas' rounds lie behind those before, without the first, which fill
+/// Seconds of a further round: how far the replicas' rounds lie behind those before, without the first ones, which fill
 /// the pipeline, and the last, which drain it.
 double seconds_a_round(const Replay& replay, uint32_t width) {
   std::vector<double> means;
@@ -41,7 +41,7 @@ double seconds_a_round(const Replay& replay, uint32_t width) {
     for (size_t i = first; i < first + width; ++i) sum += replay.round_ends[i];
     means.push_back(sum / width);
   }
-  const size_t first = means.size() > kFewest ? 1 : 0, last = means.size() - 2;
+  const size_t last = means.size() - 2, first = means.size() > kFewest ? std::max<size_t>(1, last / 2) : 0;
   return (means[last] - means[first]) / static_cast<double>(last - first) / width;
 }
 
@@ -69,6 +69,9 @@ Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& op
     std::vector<std::vector<uint32_t>> routes;
     for (const Channel& channel : programs.channels)
       routes.push_back(machine.route(channel.from, channel.to).resources);
+    for (Rank rank = 0; rank < machine.ranks(); ++rank) {
+      if (machine.memory_of(rank) != Machine::kNoMemory) routes.push_back({machine.memory_of(rank)});
+    }
     with_simgrid(machine.resources(), routes, run);
   } else {
     run(*equal_shares(machine.resources()));

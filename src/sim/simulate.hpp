@@ -13,7 +13,7 @@ enum class Engine : uint8_t { Fast, SimGrid };
 struct SimulateOptions {
   Engine engine = Engine::Fast;
   /// What is replayed: instructions, and rounds of each replica, but at least three of these. Others are extrapolated.
-  uint64_t max_work = uint64_t{3} << 20, max_generations = 8;
+  uint64_t max_work = uint64_t{3} << 20, max_generations = 16;
   size_t max_events = 0;  ///< that are kept, of the first rounds
   uint32_t calls = 1;     ///< one right after the other, from 1 on
 };

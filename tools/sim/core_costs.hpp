@@ -1,6 +1,8 @@
 // What the work of ranks on this machine's cores costs, by the quick calibration.
 #pragma once
 
+#include <optional>
+
 #include "select/calibration.hpp"
 #include "sim/machine.hpp"
 
@@ -13,8 +15,15 @@ struct Footprint {
   Rank ranks = 1, cores = 1;
 };
 
-/// Replaces the figures of copies, folds and the kernel by those for a call of this footprint: in the caches of a core,
-/// in the last cache, or in memory.
+/// What a call takes that has nothing to do: one of a single rank. Measured in some 100 us; none if that fails.
+std::optional<double> call_seconds();
+
+/// Of an imported machine: how much of a call's buffers crosses the memory of their packages, where a rank's part of
+/// the last cache is this many bytes.
+void take_memory(uint64_t cache, const Footprint& footprint, sim::WorkCosts& costs);
+
+/// Of this machine: replaces the figures of copies, folds and the kernel by those for a call of this footprint: in the
+/// caches of a core, in the last cache, or in memory.
 void refine(const select::Calibration& measured, const Footprint& footprint, sim::WorkCosts& costs);
 
 }  // namespace tutti::tools

@@ -1,6 +1,8 @@
 #include "tools/sim/scene.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
@@ -8,6 +10,7 @@
 #include "select/calibration.hpp"
 #include "select/deliveries.hpp"
 #include "select/explain.hpp"
+#include "select/job.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/sim/core_costs.hpp"
 #include "topo/constants.hpp"
@@ -16,27 +19,53 @@
 namespace tutti::tools {
 namespace {
 
-// Of a rank's call, beside its messages: it is checked and numbered, and its program found. Measured on an AMD EPYC.
-constexpr double kCall = 30e-9;  // seconds
+// Of a rank's call, beside its messages: it is checked and numbered, and its program found. Measured on an AMD EPYC of
+// 2.6 GHz; of this machine call_seconds() knows more.
+constexpr double kCall = 90e-9;  // seconds
 constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
 
-/// Of ranks on cores, by the figures in use.
+/// Of ranks on cores, by the figures in use. shm_beta is that of both copies of a message, its writer's and its
+/// reader's.
 sim::WorkCosts costs_of_cores() {
   const MachineConstants& known = machine_constants();
+  const double copy = known.shm_beta / 2;
   return {.call = kCall,
           .software = known.shm_alpha,
-          .message = known.shm_alpha * known.message_share,
-          .copy = known.shm_beta,
-          .write = known.shm_beta,
-          .second = known.shm_beta,
+          .message_share = known.message_share,
+          .copy = copy,
+          .write = copy,
+          .second = copy,
           .fold = known.fold_gamma,
           .context_switch = known.context_switch};
 }
 
 constexpr uint32_t kElement = 4;
 
+/// The last caches of a host.
+struct LastCaches {
+  uint64_t share = 0;  ///< bytes of one for each of its ranks, at least; 0: unknown
+  uint64_t used = 1;   ///< by the ranks of the first host
+};
+
+LastCaches caches_of(const topo::Graph& graph, const select::RankNodes& places) {
+  std::map<topo::NodeId, uint64_t> ranks;  // by cache
+  std::set<topo::NodeId> of_first;
+  for (size_t rank = 0; rank < places.nodes.size(); ++rank) {
+    topo::NodeId at = places.nodes[rank];
+    while (graph.nodes[at].kind != topo::NodeKind::Complex && graph.nodes[at].parent != topo::kNoNode) {
+      at = graph.nodes[at].parent;
+    }
+    if (graph.nodes[at].kind != topo::NodeKind::Complex) return {};
+    ++ranks[at];
+    if (places.hosts[rank] == places.hosts.front()) of_first.insert(at);
+  }
+  LastCaches caches{.share = ~uint64_t{0}, .used = of_first.size()};
+  for (const auto& [complex, users] : ranks) caches.share = std::min(caches.share, graph.nodes[complex].bytes / users);
+  return caches;
+}
+
 /// What a call touches: the largest rank's input and output.
-Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank cores) {
+Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank cores, bool streams) {
   const auto most = [&](plan::Buffer buffer) {
     const auto blocks =
         std::max(plan::blocks(collective, ranks, buffer, 0), plan::blocks(collective, ranks, buffer, 1));
@@ -44,7 +73,7 @@ Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank c
   };
   return {.in = most(plan::Buffer::Input),
           .out = most(plan::Buffer::Output),
-          .streams = select::is_nontemporal(collective, block, ranks, ranks, false),
+          .streams = streams,
           .ranks = ranks,
           .cores = std::min(ranks, cores)};
 }
@@ -71,7 +100,14 @@ void Scene::take_topology() {
   }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
   sim::WorkCosts costs = costs_of_cores();
-  if (gpus) costs = {.message = inputs_.inputs.inside.message};
+  if (gpus) costs = {.message_share = inputs_.inputs.inside.message / inputs_.inputs.inside.alpha};
+  const LastCaches caches = gpus ? LastCaches{} : caches_of(graph, placed);
+  if (caches.share > 0) {
+    const Rank near = (ranks() + hosts() - 1) / hosts();
+    const uint64_t block = select::block_bytes(collective_, bytes_, ranks());
+    const bool streams = select::is_nontemporal(collective_, block, ranks(), near, false, caches.used);
+    take_memory(caches.share, footprint_of(collective_, block, ranks(), ranks(), streams), costs);
+  }
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
 }
 
@@ -84,14 +120,15 @@ void Scene::take_this_machine() {
   const bool tuned = select::has_host_profile();
   const select::Calibration* const measured = tuned ? nullptr : select::local_calibration();
   const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
-  inputs_ = select::inputs_here(ranks, 1);
+  inputs_ = select::inputs_as_run(ranks, 1);
   const auto cores = static_cast<Rank>(allowed_cores().size());
-  inputs_.inputs.oversubscription = std::max(1.0, static_cast<double>(ranks) / cores);
-  inputs_.inputs.hand_over.shares_cores = ranks > cores;
   hosts_.assign(static_cast<size_t>(ranks), 0);
   sim::WorkCosts costs = costs_of_cores();
   if (measured != nullptr) {
-    refine(*measured, footprint_of(collective_, select::block_bytes(collective_, bytes_, ranks), ranks, cores), costs);
+    costs.call = call_seconds().value_or(costs.call);
+    const uint64_t block = select::block_bytes(collective_, bytes_, ranks);
+    const bool streams = select::is_nontemporal(collective_, block, ranks, ranks, false);
+    refine(*measured, footprint_of(collective_, block, ranks, cores, streams), costs);
   }
   machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
 }

@@ -10,6 +10,7 @@
 #include "select/pairs.hpp"
 #include "select/select.hpp"
 #include "sim/draw.hpp"
+#include "support/host_of_cores.hpp"
 #include "support/topologies.hpp"
 #include "topo/cluster.hpp"
 #include "tutti/error.hpp"
@@ -89,7 +90,7 @@ TEST(Simulate, NoLinkCarriesMoreThanItCan) {
 TEST(Simulate, ExtrapolatedRoundsTakeAsLongAsReplayedOnes) {
   Gpus gpus(1);
   const Call call = gpus.call(Collective::AllReduce, "ring", 512 << 20, 4);
-  const Simulated part = simulate(call, gpus.machine());
+  const Simulated part = simulate(call, gpus.machine(), {.max_generations = 8});
   const Simulated whole = simulate(call, gpus.machine(), {.max_work = ~uint64_t{0}, .max_generations = 1000});
   ASSERT_LT(part.replayed, part.rounds);
   EXPECT_NEAR(part.seconds / whole.seconds, 1, 0.03);
@@ -142,6 +143,52 @@ TEST(Simulate, AllCollectivesEndWhereRanksShareCores) {
       }
     }
   }
+}
+
+// Of eight ranks each sends seven messages and reads seven; the first of either is part of a message's latency.
+TEST(Simulate, MessagesThatFollowEachOtherTakeTimeAtBothEnds) {
+  const auto seconds = [](double share) {
+    Machine machine(8, 8, {.software = 300e-9, .message_share = share, .copy = 1e-12, .write = 1e-12});
+    Call call{.algorithm = plan::find_algorithm(Collective::AllToAll, "one_shot"), .shape = {Collective::AllToAll, 8}};
+    call.geometry = {.count = 2, .window = 2, .element_bytes = 4};
+    call.hosts.assign(8, 0);
+    return simulate(call, machine).seconds;
+  };
+  EXPECT_NEAR(seconds(0), 300e-9, 1e-9);
+  EXPECT_GE(seconds(1.0 / 3), 300e-9 + 6 * 100e-9);
+  EXPECT_LE(seconds(1.0 / 3), 300e-9 + 12 * 100e-9 + 1e-9);
+}
+
+/// Bytes that cross the memory of the package of four ranks, whose buffers no cache holds.
+double through_memory(Collective collective, const char* name, uint64_t block, Engine engine = Engine::Fast) {
+  const topo::Graph graph = test::host_of_cores(1, 1, 4);
+  const WorkCosts costs{.software = 1e-7, .copy = 1e-10, .write = 1e-10, .memory_load = 1, .memory_store = 2};
+  Machine machine(graph, select::place_ranks(graph, 0).nodes, costs);
+  Call call{.algorithm = plan::find_algorithm(collective, name), .shape = {collective, 4}};
+  call.geometry = {.count = block / 4, .window = block / 4, .element_bytes = 4};
+  call.hosts.assign(4, 0);
+  const Simulated all = simulate(call, machine, {.engine = engine});
+  EXPECT_GE(all.seconds, all.replay.carried[machine.memory_of(0)] / machine.resources()[machine.memory_of(0)].rate);
+  return all.replay.carried[machine.memory_of(0)];
+}
+
+// A store fetches its line, too. What a rank has used before, a cache holds.
+TEST(Simulate, BuffersThatNoCacheHoldsCrossTheMemoryOfTheirPackageOnce) {
+  constexpr double kBlock = 1 << 20;
+  for (const char* const name : {"one_shot", "ring"}) {
+    EXPECT_EQ(through_memory(Collective::AllGather, name, 1 << 20), 4 * (1 + 2 * 4) * kBlock) << name;
+  }
+  for (const char* const name : {"one_shot", "two_shot", "ring", "rabenseifner", "recursive_doubling"}) {
+    EXPECT_EQ(through_memory(Collective::AllReduce, name, 1 << 20), 4 * (1 + 2) * kBlock) << name;
+  }
+  if (!simgrid_version().empty()) {
+    EXPECT_EQ(through_memory(Collective::AllReduce, "ring", 1 << 20, Engine::SimGrid), 4 * (1 + 2) * kBlock);
+  }
+}
+
+TEST(Simulate, TheMemoryOfAHostOfUnknownPartsIsNotModelled) {
+  EXPECT_EQ(Machine(4, 4, WorkCosts{.copy = 1e-10}).memory_of(3), Machine::kNoMemory);
+  EXPECT_EQ(Gpus(1).machine().memory_of(3), Machine::kNoMemory);
 }
 
 /// Ranks on cores of their own, on a machine that costs what `costs` says.

@@ -15,7 +15,6 @@ using nlohmann::json;
 
 constexpr double kOverhead = 40e-9;       // of a message beside its cache line: 250 ns where the line takes 210 (table)
 constexpr double kTableCache = 36 << 20;  // bytes: where the table's lengths were measured that depend on the cache
-constexpr const char* kFormat = "tutti-calibration 3";
 
 /// Where a line from `sizes` with `values` first lies at or below `other`; 0: nowhere.
 double crossing(const Calibration::Times& values, const Calibration::Times& other) {
@@ -62,9 +61,36 @@ void take_caches(const Calibration& m, MachineConstants& constants) {
 
 }  // namespace
 
+bool stores_past(const Calibration& m, size_t i) {
+  return exec::StoreChoice::pays(m.write[i] / static_cast<double>(Calibration::kSizes[i]));
+}
+
 double staged(const Calibration& m, size_t i) {
-  const bool streams = exec::StoreChoice::pays(m.write[i] / static_cast<double>(Calibration::kSizes[i]));
-  return streams ? m.write_past[i] + m.read_past[i] : m.write[i] + m.read[0][i];
+  return stores_past(m, i) ? m.write_past[i] + m.read_past[i] : m.write[i] + m.read[0][i];
+}
+
+Calibration best_of(const Calibration& a, const Calibration& b) {
+  Calibration best = a;
+  const auto take = [](double& value, double other) {  // 0: it was not possible
+    if (other > 0 && (value <= 0 || other < value)) value = other;
+  };
+  const auto take_all = [&](auto& values, const auto& others) {
+    for (size_t i = 0; i < values.size(); ++i) take(values[i], others[i]);
+  };
+  for (double Calibration::*const value : {&Calibration::near_line, &Calibration::far_line, &Calibration::thread_switch,
+                                           &Calibration::beyond_stored, &Calibration::beyond_streamed}) {
+    take(best.*value, b.*value);
+  }
+  using C = Calibration;
+  for (C::Times C::*const times :
+       {&C::write, &C::write_past, &C::read_past, &C::both, &C::kernel, &C::fold, &C::stored, &C::streamed}) {
+    take_all(best.*times, b.*times);
+  }
+  for (size_t way = 0; way < C::kWays; ++way) take_all(best.read[way], b.read[way]);
+  take_all(best.tiled, b.tiled);
+  best.took += b.took;
+  best.looks += b.looks;
+  return best;
 }
 
 std::string implausible(const Calibration& m) {
@@ -132,7 +158,7 @@ LengthShifts shifts_of(const Calibration& m) {
 }
 
 std::string to_text(const Calibration& m) {
-  const json page = {{"format", kFormat},
+  const json page = {{"format", kCalibrationFormat},
                      {"near_line", m.near_line},
                      {"far_line", m.far_line},
                      {"write", m.write},
@@ -148,14 +174,15 @@ std::string to_text(const Calibration& m) {
                      {"thread_switch", m.thread_switch},
                      {"caches", {m.caches.own, m.caches.last, m.caches.lasts}},
                      {"beyond", {m.beyond_stored, m.beyond_streamed}},
-                     {"took", m.took}};
+                     {"took", m.took},
+                     {"looks", m.looks}};
   return page.dump() + "\n";
 }
 
 std::optional<Calibration> parse_calibration(const std::string& text) {
   try {
     const json page = parse_shallow_json(text);
-    if (page.at("format") != kFormat) return {};
+    if (page.at("format") != kCalibrationFormat) return {};
     const auto times = [&](const char* name) { return page.at(name).get<Calibration::Times>(); };
     const json &caches = page.at("caches"), &beyond = page.at("beyond");
     return Calibration{.near_line = page.at("near_line"),
@@ -174,7 +201,8 @@ std::optional<Calibration> parse_calibration(const std::string& text) {
                        .caches = {whole_number(caches.at(0)), whole_number(caches.at(1)), whole_number(caches.at(2))},
                        .beyond_stored = beyond.at(0),
                        .beyond_streamed = beyond.at(1),
-                       .took = page.at("took")};
+                       .took = page.at("took"),
+                       .looks = whole_number(page.at("looks"))};
   } catch (const std::exception&) {
     return {};
   }

@@ -41,16 +41,27 @@ struct Calibration {
   double beyond_stored = 0;    ///< for each byte copied between buffers that no cache holds
   double beyond_streamed = 0;  ///< the same by stores past the cache
   double took = 0;             ///< the calibration itself, all in all
+  uint64_t looks = 1;          ///< measurements that it is the best of
+
+  bool operator==(const Calibration&) const = default;
 };
+
+inline constexpr const char* kCalibrationFormat = "tutti-calibration 4";
 
 /// Measures between the cores `cores` (processors), in threads of its own. Takes at most some 45 ms. None if there is
 /// only one core, or if the machine was so busy that it took too long.
 std::optional<Calibration> calibrate(const Cores& cores,
                                      std::chrono::nanoseconds longest = std::chrono::milliseconds(45));
 
-/// Seconds to hand over a message of kSizes[i] through staging memory, by the stores that ranks come to choose
-/// (exec/store_choice.hpp).
+/// Do ranks come to store messages of kSizes[i] past the cache (exec/store_choice.hpp)?
+bool stores_past(const Calibration& measured, size_t i);
+
+/// Seconds to hand over a message of kSizes[i] through staging memory, by the stores that ranks come to choose.
 double staged(const Calibration& measured, size_t i);
+
+/// Of each figure the better one: a machine that others share, or whose cores another machine lends, has slow moments,
+/// and a measurement may lie in one. Counts the looks of both.
+Calibration best_of(const Calibration& a, const Calibration& b);
 
 /// Why it cannot be right; "" if it can: figures outside what machines have, or that contradict each other.
 std::string implausible(const Calibration& measured);
@@ -81,7 +92,8 @@ std::string to_text(const Calibration& measured);
 std::optional<Calibration> parse_calibration(const std::string& text);
 
 /// This host's, from the file of this boot in the user's cache folder, or measured now and written there: once for all
-/// processes of the user, which wait for each other. Where it is implausible, at most three times in ten minutes. Null
+/// processes of the user, which wait for each other; and a second time by the first process that comes a minute later,
+/// whose better figures count too. Where it is implausible, at most three times in ten minutes. Null
 /// with TUTTI_CALIBRATION=0, without a cache folder, and where it is implausible. The figures are applied to
 /// machine_constants(). Once a process.
 const Calibration* local_calibration();

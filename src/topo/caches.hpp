@@ -17,6 +17,8 @@ struct CacheSizes {
   uint64_t own = 0;    ///< bytes of the largest cache of the first one's core, which no other core uses
   uint64_t last = 0;   ///< bytes of the last cache that serves the first of them
   uint64_t lasts = 0;  ///< how many such last caches they have together
+
+  bool operator==(const CacheSizes&) const = default;
 };
 CacheSizes cache_sizes(const Cores& processors, const std::string& root = "");
 

@@ -1,9 +1,12 @@
 """The quick calibration: once a boot, kept privately, switched off by a variable."""
 
 import glob
+import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -11,6 +14,37 @@ import unittest
 from support import TUTTI, main, tutti
 
 ATTEMPTS = 3
+
+
+class ControlGroup:
+    """A control group with these limits, of version 2 or 1, where this process may make one; else the test is skipped."""
+
+    def __init__(self, test, controller, unified, classic):
+        self.test, self.name = test, f"tutti-test-{os.getpid()}"
+        self.tries = [(f"/sys/fs/cgroup/{controller}", classic), ("/sys/fs/cgroup", unified)]
+
+    def __enter__(self):
+        for root, limits in self.tries:
+            if not os.path.exists(os.path.join(root, "cgroup.procs")):
+                continue
+            self.path = os.path.join(root, self.name)
+            try:
+                os.mkdir(self.path)
+                for name, value in limits.items():
+                    with open(os.path.join(self.path, name), "w") as file:
+                        file.write(value)
+                return self
+            except OSError:
+                self.__exit__()
+        self.test.skipTest("no control group can be made here")
+
+    def enter(self):
+        with open(os.path.join(self.path, "cgroup.procs"), "w") as file:
+            file.write("0")
+
+    def __exit__(self, *_):
+        if os.path.isdir(self.path):
+            os.rmdir(self.path)
 
 
 class Calibration(unittest.TestCase):
@@ -53,6 +87,37 @@ class Calibration(unittest.TestCase):
             self.assertRegex(told, r"(?m)^  took +\d+ ms$")
 
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
+    def test_a_second_look_is_taken_a_minute_later_and_no_third(self):
+        def times(page):
+            return [time for name in ("write", "fold", "stored") for time in page[name]] + [page["far_line"]]
+
+        def look_again():
+            before = time.time() - 2 * 60
+            os.utime(self.the_file(), (before, before))
+            made = os.stat(self.the_file()).st_mtime_ns
+            self.perf()
+            return os.stat(self.the_file()).st_mtime_ns != made
+
+        for _ in range(ATTEMPTS):  # a busy machine is measured again
+            self.perf()
+            if "tutti-calibration" in self.read():
+                break
+        else:
+            self.skipTest("the machine is too busy")
+        first = json.loads(self.read())
+        self.assertEqual(first["looks"], 1)
+        slow = {**first, "write": [4 * one for one in first["write"]]}
+        with open(self.the_file(), "w") as file:  # as in a slow moment
+            json.dump(slow, file)
+        self.assertTrue(look_again())
+        second = json.loads(self.read())
+        self.assertEqual(second["looks"], 2)
+        self.assertTrue(all(new <= old for new, old in zip(times(second), times(slow))), (slow, second))
+        if second["took"] > slow["took"]:  # else the machine was too busy for it
+            self.assertLess(second["write"][2], slow["write"][2])
+        self.assertFalse(look_again())
+
+    @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_a_file_that_cannot_be_read_is_replaced(self):
         self.perf()
         with open(self.the_file(), "w") as file:
@@ -91,6 +156,43 @@ class Calibration(unittest.TestCase):
         self.assertEqual(source(TUTTI_CALIBRATION="0"), "none: TUTTI_CALIBRATION is off")
         self.assertEqual(source(XDG_CACHE_HOME="", HOME=""), "none: there is no cache folder: set HOME or XDG_CACHE_HOME")
         self.assertEqual(source(XDG_CACHE_HOME="/dev/null"), "none: /dev/null/tutti: Not a directory")
+
+    def settles(self, **process):
+        """A first process, in a disturbed machine: it ends soon, and has a calibration that can be right, or says why not."""
+        begun = time.monotonic()
+        done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_LOG": "info",
+                                  "TUTTI_PROFILE": "off"}, **process)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(time.monotonic() - begun, 20, "tens of milliseconds, of which a throttled process has few")
+        source = re.search(r"(?m)^calibration\n  source +(.*)$", done.stdout)[1]
+        if source.startswith("none"):
+            self.assertRegex(done.stderr, "there is no quick calibration, so the table's figures are used: "
+                                          "(the machine is too busy|this process may use one core only)")
+        else:
+            self.assertIn("the quick calibration", source)
+            self.assertNotIn("no quick calibration", done.stderr)
+            self.assertLess(json.loads(self.read())["far_line"], 2e-6)
+        chosen = tutti("explain", "all_reduce", "--bytes", "64K", "-n", "2",
+                       env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_PROFILE": "off"})
+        self.assertRegex(chosen.stdout, r"(?m)^\* \w+ +lanes .* chosen$")
+        return source
+
+    def test_under_load_it_is_sane_or_left_out(self):
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * os.cpu_count())]
+        try:
+            self.settles()
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+
+    def test_of_a_throttled_process_it_is_sane_or_left_out(self):
+        with ControlGroup(self, "cpu", {"cpu.max": "10000 100000"}, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"}) as group:
+            self.settles(preexec_fn=group.enter)
+
+    def test_of_one_core_there_is_none(self):
+        with ControlGroup(self, "cpuset", {"cpuset.cpus": "0"}, {"cpuset.cpus": "0", "cpuset.mems": "0"}) as group:
+            self.assertEqual(self.settles(preexec_fn=group.enter), "none: this process may use one core only")
 
     def test_can_be_switched_off(self):
         self.perf(TUTTI_CALIBRATION="0")

@@ -17,10 +17,10 @@ LIMIT = 60  # seconds until a hanging test fails
 WAIT_FOREVER = "echo $$; exec sleep 1000"
 
 
-def tutti(*arguments, stdin="", env=None, binary=None):
-    """Runs a command to its end: returncode, stdout and stderr as text."""
+def tutti(*arguments, stdin="", env=None, binary=None, **options):
+    """Runs a command to its end: returncode, stdout and stderr as text. `options`: subprocess.run's."""
     return subprocess.run([binary or TUTTI, *arguments], input=stdin, capture_output=True, text=True, timeout=LIMIT,
-                          env={**os.environ, **(env or {})})
+                          env={**os.environ, **(env or {})}, **options)
 
 
 def start(*arguments, **options):

@@ -31,7 +31,33 @@ TEST(Calibration, IsReadAsItWasWritten) {
   EXPECT_EQ(to_text(*read), to_text(ordinary()));
   EXPECT_FALSE(parse_calibration(""));
   EXPECT_FALSE(parse_calibration("{}"));
-  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 3\",\"near_line\":[]}"));
+  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 4\",\"near_line\":[]}"));
+}
+
+TEST(Calibration, TakesTheBetterOfTwoLooks) {
+  Calibration slow = ordinary();  // in a slow moment
+  for (auto* times : {&slow.write, &slow.write_past, &slow.read_past, &slow.both, &slow.read[0], &slow.read[1],
+                      &slow.read[2], &slow.kernel, &slow.fold, &slow.stored, &slow.streamed}) {
+    for (double& seconds : *times) seconds *= 5;
+  }
+  for (double* figure : {&slow.near_line, &slow.far_line, &slow.thread_switch, &slow.beyond_stored,
+                         &slow.beyond_streamed, &slow.tiled[0], &slow.tiled[1], &slow.tiled[2]}) {
+    *figure *= 5;
+  }
+  for (const auto& [a, b] : {std::pair(slow, ordinary()), std::pair(ordinary(), slow)}) {
+    Calibration best = best_of(a, b);
+    EXPECT_EQ(best.looks, 2u);
+    EXPECT_NEAR(best.took, 0.06, 1e-9);
+    best.looks = 1;
+    best.took = ordinary().took;
+    EXPECT_EQ(best, ordinary());
+    EXPECT_EQ(implausible(best), "");
+  }
+  Calibration partly = slow;  // no CMA was permitted, and there was no time for copies beyond the caches
+  partly.kernel = {};
+  partly.beyond_stored = 0;
+  EXPECT_EQ(best_of(partly, ordinary()).kernel, ordinary().kernel);
+  EXPECT_EQ(best_of(ordinary(), partly).beyond_stored, ordinary().beyond_stored);
 }
 
 TEST(Calibration, ReplacesTheFiguresOfLocalLinks) {
@@ -140,6 +166,15 @@ TEST(Calibration, FiguresOfABusyMachineAreRefused) {
 }
 
 TEST(Calibration, OneCoreIsNotMeasured) { EXPECT_FALSE(calibrate({0})); }
+
+// As one that the kernel has taken away since: its thread runs wherever it may, perhaps on the other thread's core.
+TEST(Calibration, EndsWhereACoreIsGone) {
+  constexpr int kGone = 4000;
+  const auto start = std::chrono::steady_clock::now();
+  calibrate({allowed_cores().front(), kGone});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5))
+      << "at most some 45 ms of an idle machine";
+}
 
 TEST(Calibration, IsBriefWhateverTheMachineDoes) {
   const auto start = std::chrono::steady_clock::now();

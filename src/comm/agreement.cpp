@@ -11,7 +11,6 @@
 #include "base/format.hpp"
 #include "comm/topology.hpp"
 #include "control/host.hpp"
-#include "select/calibration.hpp"
 #include "select/forced.hpp"
 #include "select/job.hpp"
 #include "select/machine.hpp"

@@ -170,6 +170,7 @@ select::LinkCost BackendCalls::relayed(const select::LinkCost& network) const {
 void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const Groups& groups) {
   offer_ = std::move(offer);
   inputs_ = agreed.inputs;
+  inputs_.groups = groups;  // of hosts: which cores share a cache says nothing of GPUs
   inputs_.inside = meet_hosts(*groups, true) ? relayed(agreed.inputs.inside) : offer_.near;
   inputs_.between = meet_hosts(*groups, false) ? relayed(agreed.inputs.between) : offer_.near;
   inputs_.gamma = offer_.gamma;

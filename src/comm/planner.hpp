@@ -106,7 +106,7 @@ class Planner {
   exec::Backend& backend_;
   select::DecisionTable table_;
   const bool reproducible_ = env().reproducible;
-  Groups groups_;
+  Groups groups_;                                        // of hosts; those that plans follow are the table's
   std::function<void(const Prepared&)> on_new_program_;  // empty: no observer
   // By the rank's number counted from the root, and so by root: the groups counted from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;

@@ -1,4 +1,4 @@
-// The quick calibration: what this host's cores, caches and kernel take, measured once a boot in a few tens of
+// The quick calibration: what this host's cores, caches and kernel take, measured twice a boot in a few tens of
 // milliseconds. It replaces the table's figures for local links where `tutti tune` has measured nothing.
 #pragma once
 

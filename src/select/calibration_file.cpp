@@ -70,7 +70,7 @@ Fd lock(const std::string& path) {
   const auto open_it = [&] { return Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); };
   Fd file = open_it();
   if (file.get() < 0) {
-    write_private(path, kNothing);  // makes the folder
+    write_private(name, kNothing);  // makes the folder
     file = open_it();
   }
   const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -119,18 +119,23 @@ Loaded measure(const std::string& path, const Cores& cores, int attempts) {
 }
 
 /// The second look at a machine, where it is due and no other process takes it. Where the machine is too busy for it,
-/// the first one has to do.
-Calibration settled(const std::string& path, const Cores& cores, Calibration known) {
+/// or nothing can be written there, the first one has to do.
+Calibration settled(const std::string& path, const Cores& cores, const Calibration& known) {
   if (known.looks >= kLooks || !is_older(path, kSettled)) return known;
-  const Fd held = lock(path);
-  if (held.get() < 0) return known;
-  const Known now = read(path);  // another process may have been faster
-  if (now.calibration && now.calibration->looks >= kLooks) return *now.calibration;
-  const std::optional<Calibration> again = measure_twice(cores).first;
-  if (again) known = best_of(known, *again);
-  known.looks = kLooks;
-  write_private(path, to_text(known));
-  return known;
+  try {
+    const Fd held = lock(path);
+    if (held.get() < 0) return known;
+    const Known now = read(path);  // another process may have been faster
+    if (now.calibration && now.calibration->looks >= kLooks) return *now.calibration;
+    const std::optional<Calibration> again = measure_twice(cores).first;
+    Calibration best = again ? best_of(known, *again) : known;
+    best.looks = kLooks;
+    write_private(path, to_text(best));
+    return best;
+  } catch (const Error& error) {
+    log_debug("no second look at this machine: {}", error.what());
+    return known;
+  }
 }
 
 /// All that this process's control group lets it use: launchers confine ranks to a core each, and what is measured lies

@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "select/network.hpp"
 #include "select/profile.hpp"
+#include "topo/cgroup.hpp"
 #include "topo/cluster.hpp"
 #include "topo/constants.hpp"
 #include "topo/detect.hpp"
@@ -35,9 +36,8 @@ std::vector<Cores> cores_of(const topo::Graph& host) {
   return cores;
 }
 
-/// `hosts` such machines with their ranks, each on the core that it is bound to.
-topo::Graph graph_as_run(const topo::Graph& host, Rank ranks, Rank hosts) {
-  const std::vector<Cores> cores = cores_of(host);
+/// `hosts` such machines with their ranks, each on the core that it is bound to, out of each machine's `cores`.
+topo::Graph graph_as_run(const topo::Graph& host, const std::vector<Cores>& cores, Rank ranks, Rank hosts) {
   std::vector<topo::RankPlace> places;
   for (Rank number = 0; number < hosts; ++number) {
     const auto here = static_cast<size_t>(int64_t{ranks} * (number + 1) / hosts - int64_t{ranks} * number / hosts);
@@ -79,22 +79,26 @@ std::map<std::string, double> facts_of(const CostInputs& inputs) {
 
 MachineInputs inputs_as_run(Rank ranks, Rank hosts) {
   MachineInputs known = inputs_here(ranks, hosts);
-  CostInputs& inputs = known.inputs;
-  const Rank here = (ranks + hosts - 1) / hosts;
-  inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
-  inputs.hand_over.shares_cores = inputs.oversubscription > 1;
+  topo::Graph graph;
+  double cores = std::min(static_cast<double>(allowed_cores().size()), core_quota());
   try {
-    topo::Graph graph = graph_as_run(topo::kept_topology(), ranks, hosts);
-    const MachineConstants& all = machine_constants();
-    const LinkCost inside{all.shm_alpha, all.shm_beta, 0, true}, between{all.tcp_alpha, all.tcp_beta, 0, false};
-    graph.figures.push_back(figure_of(Figure::Between::Processes, inside, "shm"));
-    if (hosts > 1) graph.figures.push_back(figure_of(Figure::Between::Hosts, between, "tcp"));
-    graph.facts = facts_of(inputs);
-    return inputs_of(graph, 0);
+    const topo::Graph& host = topo::kept_topology();
+    const std::vector<Cores> of_host = cores_of(host);
+    if (!read_machine().is_this_one) cores = static_cast<double>(of_host.size());
+    graph = graph_as_run(host, of_host, ranks, hosts);
   } catch (const Error& error) {
     log_debug("this machine cannot be described: {}", error.what());
-    return known;
   }
+  CostInputs& inputs = known.inputs;
+  inputs.oversubscription = std::max(1.0, ((ranks + hosts - 1) / hosts) / std::max(cores, 1e-3));
+  inputs.hand_over.shares_cores = inputs.oversubscription > 1;
+  if (graph.ranks.empty()) return known;
+  const MachineConstants& all = machine_constants();
+  const LinkCost inside{all.shm_alpha, all.shm_beta, 0, true}, between{all.tcp_alpha, all.tcp_beta, 0, false};
+  graph.figures.push_back(figure_of(Figure::Between::Processes, inside, "shm"));
+  if (hosts > 1) graph.figures.push_back(figure_of(Figure::Between::Hosts, between, "tcp"));
+  graph.facts = facts_of(inputs);
+  return inputs_of(graph, 0);
 }
 
 }  // namespace tutti::select

@@ -54,15 +54,17 @@ class Survey {
  public:
   Survey(const Pairs& pairs, const plan::Grouping& groups) : pairs_(pairs) {
     Rank sources = 0;
+    const auto members = [&](Rank of) {
+      const auto ranks = groups.members(of % groups.groups());
+      return std::vector<Rank>(ranks.begin(), ranks.end());
+    };
     for (Rank group = 0; group < groups.groups() && sources < kMaxSources; ++group) {
-      const auto members = [&](Rank of) {
-        const auto ranks = groups.members(of % groups.groups());
-        return std::vector<Rank>(ranks.begin(), ranks.end());
-      };
       sources += groups.size(group);
       look_inside(members(group));
       if (groups.groups() > 1) look_between(members(group), members(group + 1));
     }
+    // The last group and the first may be of different packages, where few groups were looked at.
+    if (groups.groups() > 2) look_between(members(groups.groups() - 1), members(0));
   }
 
   Slowest inside, between;
@@ -209,6 +211,10 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   const Rank hosts = 1 + *std::max_element(pairs.places().hosts.begin(), pairs.places().hosts.end());
   MachineInputs made{.inputs = common_inputs(pairs.places().hosts), .notes = {}};
   CostInputs& inputs = made.inputs;
+  if (groups == nullptr && !env().groups.empty()) {
+    groups = std::make_shared<const plan::Grouping>(plan::parse_labels(env().groups, inputs.ranks, "TUTTI_GROUPS"));
+    inputs.groups_given = true;
+  }
   if (groups != nullptr) inputs.groups = std::move(groups);
   const bool by_cache = take_caches(graph, pairs.places(), inputs);
   const Survey survey(pairs, *inputs.groups);

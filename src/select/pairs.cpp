@@ -98,7 +98,7 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
     }
     PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0, .path = std::move(path)};
     if (known == nullptr && !on_gpus() && same_host(rank, to[i])) {
-      // A cache line's way is a part only of what a message between processes takes, and one core's copy of two.
+      // The path's figures are a cache line's way and one copy; a message between processes takes more, and two copies.
       cost.alpha += machine_constants().shm_alpha;
       cost.beta = std::max(cost.beta, machine_constants().shm_beta);
     }

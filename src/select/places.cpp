@@ -63,7 +63,7 @@ RankNodes place_ranks(const Graph& graph, Rank ranks) {
   for (size_t host = 0; host < hosts.size(); ++host) {
     const size_t first = wanted * host / hosts.size(), last = wanted * (host + 1) / hosts.size();
     const size_t here = ranks > 0 ? last - first : ends[host].size();
-    // Fewer ranks than ends: spread, as `tutti run` binds them. GPUs are given out in order.
+    // Fewer ranks than cores: spread over all of them. GPUs are given out in order.
     const bool gpus = graph.nodes[ends[host].front()].kind == NodeKind::Gpu;
     for (size_t i = 0; i < here; ++i) {
       const size_t at = gpus || here > ends[host].size() ? i % ends[host].size() : i * ends[host].size() / here;

@@ -60,7 +60,7 @@ class Machine {
   uint32_t core_of(Rank rank) const { return core_[static_cast<size_t>(rank)]; }
   uint32_t cores() const { return cores_; }
   static constexpr uint32_t kNoMemory = 0xffffffff;
-  /// The resource that is the memory of a rank's package; kNoMemory: of GPUs, and of a host of unknown parts.
+  /// The resource that is the memory of a rank's package; kNoMemory: of GPUs, and of a machine without a topology.
   uint32_t memory_of(Rank rank) const { return memory_.empty() ? kNoMemory : memory_[static_cast<size_t>(rank)]; }
   /// Throws Error(InvalidArgument) if the topology has no path.
   const Route& route(Rank from, Rank to);

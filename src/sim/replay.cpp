@@ -319,12 +319,7 @@ class Replayer {
     if (!silent && !work.publishes_first) publish(number);
     record(lane, work, window);
     advance(lane, window);
-    Worker& worker = workers_[lane.worker];
-    worker.busy = false;
-    worker.ran = lane.rank;
-    worker.ended = now_;
-    worker.sent = work.outs.begin != work.outs.end;
-    worker.received = work.arrivals.begin != work.arrivals.end;
+    workers_[lane.worker].end(lane.rank, now_, silent ? Work{} : work);
     if (!silent) {
       const auto stream = [&](uint32_t arrival) -> Stream& {
         return streams_[stream_of(window.arrivals[arrival], lane.replica)];

@@ -32,6 +32,14 @@ struct Worker {
   Rank ran = kNoRank;
   double ended = -1;
   bool sent = false, received = false;
+
+  void end(Rank rank, double now, const Work& work) {
+    busy = false;
+    ran = rank;
+    ended = now;
+    sent = work.outs.begin != work.outs.end;
+    received = work.arrivals.begin != work.arrivals.end;
+  }
 };
 /// The messages of one channel and replica. They arrive in order.
 struct Stream {

@@ -45,6 +45,15 @@ double seconds_a_round(const Replay& replay, uint32_t width) {
   return (means[last] - means[first]) / static_cast<double>(last - first) / width;
 }
 
+/// What the busiest resource takes for all that it carries in a call, `times` of what was replayed: no call is shorter.
+double least_seconds(const Machine& machine, const Replay& replay, double times) {
+  double least = 0;
+  for (size_t i = 0; i < replay.carried.size(); ++i) {
+    least = std::max(least, replay.carried[i] * times / machine.resources()[i].rate);
+  }
+  return least;
+}
+
 Busiest busiest_of(const Machine& machine, const Replay& replay, double times, double seconds) {
   Busiest busiest;
   for (size_t i = 0; i < replay.carried.size(); ++i) {
@@ -79,9 +88,13 @@ Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& op
   const auto further = static_cast<double>(programs.rounds - extent.rounds);
   const double rest = further > 0 ? further * seconds_a_round(result.replay, extent.width) : 0;
   const std::vector<double>& ends = result.replay.call_ends;
-  result.seconds = ends.front() + rest;
-  if (ends.size() > 1) result.interval = (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1) + rest;
   const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds) / extent.calls;
+  const double least = further > 0 ? least_seconds(machine, result.replay, times) : 0;
+  result.seconds = std::max(ends.front() + rest, least);
+  if (ends.size() > 1) {
+    const double apart = (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1) + rest;
+    result.interval = std::max(apart, least);
+  }
   result.messages = static_cast<double>(result.replay.messages) * times;
   result.busiest = busiest_of(machine, result.replay, times, result.seconds);
   return result;

@@ -1,4 +1,4 @@
-"""The quick calibration: once a boot, kept privately, switched off by a variable."""
+"""The quick calibration: twice a boot, kept privately, switched off by a variable."""
 
 import glob
 import json
@@ -14,6 +14,16 @@ import unittest
 from support import TUTTI, main, tutti
 
 ATTEMPTS = 3
+
+
+def first_look():
+    """A calibration that can be right, of one look."""
+    sizes = (4 << 10, 64 << 10, 512 << 10, 2 << 20)
+    copies = [size / 2e9 for size in sizes]
+    page = {name: copies for name in ("write", "write_past", "read_past", "both", "kernel", "fold", "stored", "streamed")}
+    return {**page, "format": "tutti-calibration 4", "near_line": 3e-7, "far_line": 5e-7, "read": [copies] * 3,
+            "tiled": [1e-3] * 3, "thread_switch": 5e-6, "caches": [1 << 20, 32 << 20, 1], "beyond": [1e-9, 1e-9], "took": 0.03,
+            "looks": 1}
 
 
 class ControlGroup:
@@ -33,8 +43,9 @@ class ControlGroup:
                 for name, value in limits.items():
                     with open(os.path.join(self.path, name), "w") as file:
                         file.write(value)
+                subprocess.run(["true"], preexec_fn=self.enter, check=True)
                 return self
-            except OSError:
+            except (OSError, subprocess.SubprocessError):
                 self.__exit__()
         self.test.skipTest("no control group can be made here")
 
@@ -70,6 +81,19 @@ class Calibration(unittest.TestCase):
         with open(self.the_file()) as file:
             return file.read()
 
+    def write_first_look(self):
+        self.perf()  # which makes the file, whatever it says
+        with open(self.the_file(), "w") as file:
+            json.dump(first_look(), file)
+
+    def is_written_by_a_call(self, a_minute_later):
+        if a_minute_later:
+            before = time.time() - 2 * 60
+            os.utime(self.the_file(), (before, before))
+        made = os.stat(self.the_file()).st_mtime_ns
+        self.perf()
+        return os.stat(self.the_file()).st_mtime_ns != made
+
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_is_made_once_and_kept_privately(self):
         for _ in range(ATTEMPTS):  # a busy machine is measured again
@@ -91,31 +115,30 @@ class Calibration(unittest.TestCase):
         def times(page):
             return [time for name in ("write", "fold", "stored") for time in page[name]] + [page["far_line"]]
 
-        def look_again():
-            before = time.time() - 2 * 60
-            os.utime(self.the_file(), (before, before))
-            made = os.stat(self.the_file()).st_mtime_ns
-            self.perf()
-            return os.stat(self.the_file()).st_mtime_ns != made
-
-        for _ in range(ATTEMPTS):  # a busy machine is measured again
-            self.perf()
-            if "tutti-calibration" in self.read():
-                break
-        else:
-            self.skipTest("the machine is too busy")
-        first = json.loads(self.read())
-        self.assertEqual(first["looks"], 1)
-        slow = {**first, "write": [4 * one for one in first["write"]]}
-        with open(self.the_file(), "w") as file:  # as in a slow moment
-            json.dump(slow, file)
-        self.assertTrue(look_again())
-        second = json.loads(self.read())
+        self.write_first_look()
+        self.assertTrue(self.is_written_by_a_call(a_minute_later=True))
+        first, second = first_look(), json.loads(self.read())
         self.assertEqual(second["looks"], 2)
-        self.assertTrue(all(new <= old for new, old in zip(times(second), times(slow))), (slow, second))
-        if second["took"] > slow["took"]:  # else the machine was too busy for it
-            self.assertLess(second["write"][2], slow["write"][2])
-        self.assertFalse(look_again())
+        self.assertTrue(all(new <= old for new, old in zip(times(second), times(first))), second)
+        if second["took"] > first["took"]:  # else the machine was too busy for it
+            self.assertLess(second["write"][2], first["write"][2])
+        self.assertFalse(self.is_written_by_a_call(a_minute_later=True))
+
+    @unittest.skipIf(os.cpu_count() < 2, "one processor")
+    def test_a_second_look_waits_for_a_minute(self):
+        self.write_first_look()
+        self.assertFalse(self.is_written_by_a_call(a_minute_later=False))
+
+    @unittest.skipIf(os.cpu_count() < 2, "one processor")
+    def test_where_nothing_can_be_written_the_first_look_counts(self):
+        self.write_first_look()
+        lock = self.the_file() + ".lock"
+        os.unlink(lock)
+        os.mkdir(lock)  # so that it cannot be opened, nor replaced
+        self.assertFalse(self.is_written_by_a_call(a_minute_later=True))
+        told = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_PROFILE": "off"})
+        self.assertRegex(told.stdout, r"(?m)^calibration\n  source +the quick calibration")
+        self.assertEqual(json.loads(self.read()), first_look())
 
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_a_file_that_cannot_be_read_is_replaced(self):
@@ -163,7 +186,7 @@ class Calibration(unittest.TestCase):
         done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_LOG": "info",
                                   "TUTTI_PROFILE": "off"}, **process)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(time.monotonic() - begun, 20, "tens of milliseconds, of which a throttled process has few")
+        self.assertLess(time.monotonic() - begun, 60, "tens of milliseconds, of which a throttled process has few")
         source = re.search(r"(?m)^calibration\n  source +(.*)$", done.stdout)[1]
         if source.startswith("none"):
             self.assertRegex(done.stderr, "there is no quick calibration, so the table's figures are used: "
@@ -171,7 +194,6 @@ class Calibration(unittest.TestCase):
         else:
             self.assertIn("the quick calibration", source)
             self.assertNotIn("no quick calibration", done.stderr)
-            self.assertLess(json.loads(self.read())["far_line"], 2e-6)
         chosen = tutti("explain", "all_reduce", "--bytes", "64K", "-n", "2",
                        env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_PROFILE": "off"})
         self.assertRegex(chosen.stdout, r"(?m)^\* \w+ +lanes .* chosen$")
@@ -191,7 +213,8 @@ class Calibration(unittest.TestCase):
             self.settles(preexec_fn=group.enter)
 
     def test_of_one_core_there_is_none(self):
-        with ControlGroup(self, "cpuset", {"cpuset.cpus": "0"}, {"cpuset.cpus": "0", "cpuset.mems": "0"}) as group:
+        core = str(min(os.sched_getaffinity(0)))
+        with ControlGroup(self, "cpuset", {"cpuset.cpus": core}, {"cpuset.cpus": core, "cpuset.mems": "0"}) as group:
             self.assertEqual(self.settles(preexec_fn=group.enter), "none: this process may use one core only")
 
     def test_can_be_switched_off(self):

@@ -45,6 +45,14 @@ class Explain(unittest.TestCase):
         given = explained("all_to_all", "--bytes", "64K", "-n", "16", env={**caches, "TUTTI_GROUPS": "16"})
         hierarchical = next(row for row in given["candidates"] if row["algorithm"] == "hierarchical")
         self.assertEqual(hierarchical["verdict"], "rejected: all ranks are in one group, so there is nothing to gain from groups")
+        one_cache = {"HWLOC_SYNTHETIC": "package:1 l3:1 core:16 pu:1", "TUTTI_GROUPS": "4"}
+        given = explained("all_to_all", "--bytes", "64K", "-n", "16", env=one_cache)
+        self.assertIn("seconds", next(row for row in given["candidates"] if row["algorithm"] == "hierarchical"))
+        wrong = tutti("explain", "all_to_all", "-n", "16", env={**HERE, "TUTTI_GROUPS": "0,0,1"})
+        self.assertNotEqual(wrong.returncode, 0)
+        self.assertIn("TUTTI_GROUPS", wrong.stderr)
+        wrong = tutti("explain", "all_to_all", "-n", "4", env={**HERE, "TUTTI_ORDER": "0,1,2,2"})
+        self.assertNotEqual(wrong.returncode, 0, "a job would fail, too")
 
     def test_names_the_row_of_the_chosen_one(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)

@@ -24,7 +24,7 @@ class Log(unittest.TestCase):
         self.assertEqual(level, "info")
         for words in (r"^communicator of 3 ranks \(tutti [\d.]+\)\n", r"\n  ranks: 0-2 on \S+ \(3 processes\)\n",
                       r"\n  between processes of a host: shm \(local: .+\)\n", r"\n  others' buffers: .+\n",
-                      r"\n  groups: none\n", r"\n  staging memory of a rank: 32M\n", r"\n  waiting: .+\n",
+                      r"\n  groups: (none|3 ranks in .* that share a cache each.*)\n", r"\n  staging memory of a rank: 32M\n", r"\n  waiting: .+\n",
                       r"\n    all_reduce: \w+", r"\n    broadcast: \w+"):
             self.assertRegex(block, words)
 

@@ -83,7 +83,8 @@ select::MachineInputs machine_of(const ExplainOptions& options) {
   select::use_local_figures();
   select::MachineInputs made = select::inputs_as_run(ranks, options.hosts);
   made.inputs.profile = std::move(profile);
-  made.inputs.situation = select::situation_of(*select::inputs_here(ranks, options.hosts).inputs.groups,
+  const auto hosts = select::inputs_here(ranks, options.hosts).inputs.groups;
+  made.inputs.situation = select::situation_of(env().groups.empty() ? *hosts : *made.inputs.groups,
                                                options.hosts > 1 ? "shm+tcp" : "shm", made.inputs.oversubscription > 1);
   return made;
 }

@@ -100,7 +100,7 @@ void Scene::take_topology() {
   }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
   sim::WorkCosts costs = costs_of_cores();
-  if (gpus) costs = {.message_share = inputs_.inputs.inside.message / inputs_.inputs.inside.alpha};
+  if (gpus) costs = {.message_share = ranks() > 1 ? inputs_.inputs.inside.message / inputs_.inputs.inside.alpha : 0};
   const LastCaches caches = gpus ? LastCaches{} : caches_of(graph, placed);
   if (caches.share > 0) {
     const Rank near = (ranks() + hosts() - 1) / hosts();

@@ -65,6 +65,14 @@ TEST(GroupsByCache, MakeHierarchiesCandidates) {
   EXPECT_EQ(hierarchy->rejected, "");
 }
 
+// Of very many ranks only some are looked at: first and last stand for the farthest.
+TEST(GroupsByCache, OfSeveralPackagesAreAsFarApartAsThese) {
+  const MachineInputs made = inputs_of(test::host_of_cores(2, 12, 8), 0);
+  EXPECT_EQ(made.inputs.groups->groups(), 24);
+  EXPECT_EQ(made.notes.between, "across sockets");
+  EXPECT_GT(made.inputs.between.alpha, inputs_of(test::host_of_cores(1, 12, 8), 0).inputs.between.alpha);
+}
+
 TEST(GroupsByCache, AreNotMadeWhereTheUserGivesGroups) {
   const test::ScopedEnv given("TUTTI_GROUPS", "4");
   const auto groups = std::make_shared<const plan::Grouping>(std::vector<Rank>(8, 0));

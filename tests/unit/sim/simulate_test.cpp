@@ -186,6 +186,22 @@ TEST(Simulate, BuffersThatNoCacheHoldsCrossTheMemoryOfTheirPackageOnce) {
   }
 }
 
+// With so many windows, most are extrapolated.
+TEST(Simulate, NoMemoryCarriesMoreThanItCan) {
+  const topo::Graph graph = test::host_of_cores(1, 2, 8);
+  const WorkCosts costs{.software = 1e-7, .copy = 4e-11, .write = 4e-11, .memory_load = 1, .memory_store = 2};
+  Machine machine(graph, select::place_ranks(graph, 0).nodes, costs);
+  for (const char* const name : {"double_tree", "ring", "rabenseifner"}) {
+    Call call{.algorithm = plan::find_algorithm(Collective::AllReduce, name), .shape = {Collective::AllReduce, 16}};
+    call.geometry = {.count = 16 << 20, .window = 1 << 16, .element_bytes = 4};
+    call.hosts.assign(16, 0);
+    const Simulated all = simulate(call, machine, {.calls = 3});
+    ASSERT_LT(all.replayed, all.rounds) << name;
+    EXPECT_LE(all.busiest.share, 1 + 1e-9) << name;
+    EXPECT_GE(all.interval, all.busiest.share * all.seconds * (1 - 1e-9)) << name;
+  }
+}
+
 TEST(Simulate, TheMemoryOfAHostOfUnknownPartsIsNotModelled) {
   EXPECT_EQ(Machine(4, 4, WorkCosts{.copy = 1e-10}).memory_of(3), Machine::kNoMemory);
   EXPECT_EQ(Gpus(1).machine().memory_of(3), Machine::kNoMemory);

@@ -8,9 +8,9 @@
 // per round; the times to copy and to fold are multiplied by k.
 //
 // When groups of ranks (of one host, or of one cache) are known, links between groups have their own α and β.
-// Algorithms that work along groups, or that keep some steps inside groups of neighbours, state which part of their cost
-// goes between groups; each part is paid at its rate. For any other algorithm, the model assumes that all messages go
-// between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
+// Algorithms that work along groups, or that keep some steps inside groups of neighbours, state which part of their
+// cost goes between groups; each part is paid at its rate. For any other algorithm, the model assumes that all messages
+// go between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
 // (select/machine.hpp).
 #pragma once
 

@@ -59,8 +59,8 @@ bool stores_past(const Calibration& measured, size_t i);
 /// Seconds to hand over a message of kSizes[i] through staging memory, by the stores that ranks come to choose.
 double staged(const Calibration& measured, size_t i);
 
-/// Of each figure the better one: a machine that others share, or whose cores another machine lends, has slow moments,
-/// and a measurement may lie in one. Counts the looks of both.
+/// Of each figure the better one: shared and virtual machines have slow moments, and a measurement may lie in one. Adds
+/// up the looks of both.
 Calibration best_of(const Calibration& a, const Calibration& b);
 
 /// Why it cannot be right; "" if it can: figures outside what machines have, or that contradict each other.
@@ -92,10 +92,10 @@ std::string to_text(const Calibration& measured);
 std::optional<Calibration> parse_calibration(const std::string& text);
 
 /// This host's, from the file of this boot in the user's cache folder, or measured now and written there: once for all
-/// processes of the user, which wait for each other; and a second time by the first process that comes a minute later,
-/// whose better figures count too. Where it is implausible, at most three times in ten minutes. Null
-/// with TUTTI_CALIBRATION=0, without a cache folder, and where it is implausible. The figures are applied to
-/// machine_constants(). Once a process.
+/// processes of the user, which wait for each other. The first process that comes a minute later measures a second
+/// time, and of each figure the better one is kept. Where the figures are implausible, at most three times in ten
+/// minutes. Null with TUTTI_CALIBRATION=0, without a cache folder, and where they are implausible. The figures are
+/// applied to machine_constants(). Once a process.
 const Calibration* local_calibration();
 
 /// Why local_calibration() is null, with what to do about it; "" if it is not.

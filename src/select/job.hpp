@@ -1,5 +1,5 @@
 // What a job adds to a topology: its ranks, what messages between them take, and facts of its processes. Choices follow
-// from that graph alone, so whoever reads it makes the same ones.
+// from that graph alone: any program that reads it makes the same ones.
 #pragma once
 
 #include <map>

@@ -24,7 +24,7 @@ class Replayer {
         machine_(machine),
         network_(network),
         options_(options),
-        players_(players_of(programs, machine, options.width)) {
+        state_(initial_state(programs, machine, options.width)) {
     replay_.rank_seconds.resize(programs.ranks.size());
     replay_.round_ends.resize(options.rounds);
     replay_.call_ends.resize(options.calls);
@@ -340,16 +340,7 @@ class Replayer {
   void record(const Lane& lane, const Work& work, const WindowWork& window) {
     replay_.rank_seconds[static_cast<size_t>(lane.rank)] = now_;
     if (replay_.events.size() >= options_.max_events) return;
-    Event event{.rank = lane.rank, .lane = lane.lane, .replica = lane.replica, .step = work.step, .round = lane.round};
-    event.bytes = work.bytes;
-    event.folds = work.folds;
-    event.begin = lane.began;
-    event.end = now_;
-    if (work.arrivals.begin != work.arrivals.end) {
-      event.from = programs_.channels[window.arrivals[work.arrivals.begin]].from;
-    }
-    if (work.outs.begin != work.outs.end) event.to = programs_.channels[window.outs[work.outs.begin].channel].to;
-    replay_.events.push_back(event);
+    replay_.events.push_back(event_of(programs_, window, lane, work, now_));
   }
 
   void advance(Lane& lane, const WindowWork& window) {
@@ -377,11 +368,11 @@ class Replayer {
   Network& network_;
   const ReplayOptions options_;
   std::vector<const Route*> routes_;  // by channel
-  Players players_;
-  std::vector<Lane>& lanes_ = players_.lanes;
-  const std::vector<uint32_t>& first_lane_ = players_.first_lane;
-  std::vector<Worker>& workers_ = players_.workers;
-  std::vector<Stream>& streams_ = players_.streams;
+  ReplayState state_;
+  std::vector<Lane>& lanes_ = state_.lanes;
+  const std::vector<uint32_t>& first_lane_ = state_.first_lane;
+  std::vector<Worker>& workers_ = state_.workers;
+  std::vector<Stream>& streams_ = state_.streams;
   std::vector<Transfer> transfers_;  // by number of a message on the network
   std::priority_queue<Timer> events_;
   // By rank: calls begun; lanes that are not done with the call; unread messages in its own memory; is the call's own

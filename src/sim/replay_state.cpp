@@ -21,7 +21,7 @@ class Maker {
     made.first_lane.push_back(static_cast<uint32_t>(made.lanes.size()));
   }
 
-  Players made;
+  ReplayState made;
 
  private:
   void add_lane(Rank rank, uint32_t replica, uint32_t lane) {
@@ -46,7 +46,20 @@ class Maker {
 
 }  // namespace
 
-Players players_of(const Programs& programs, const Machine& machine, uint32_t width) {
+Event event_of(const Programs& programs, const WindowWork& window, const Lane& lane, const Work& work, double now) {
+  Event event{.rank = lane.rank, .lane = lane.lane, .replica = lane.replica, .step = work.step, .round = lane.round};
+  event.bytes = work.bytes;
+  event.folds = work.folds;
+  event.begin = lane.began;
+  event.end = now;
+  if (work.arrivals.begin != work.arrivals.end) {
+    event.from = programs.channels[window.arrivals[work.arrivals.begin]].from;
+  }
+  if (work.outs.begin != work.outs.end) event.to = programs.channels[window.outs[work.outs.begin].channel].to;
+  return event;
+}
+
+ReplayState initial_state(const Programs& programs, const Machine& machine, uint32_t width) {
   return std::move(Maker(programs, machine, width).made);
 }
 

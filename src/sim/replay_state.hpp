@@ -8,6 +8,7 @@
 #include "base/rank.hpp"
 #include "sim/machine.hpp"
 #include "sim/programs.hpp"
+#include "sim/replay.hpp"
 
 namespace tutti::sim {
 
@@ -63,13 +64,16 @@ struct Transfer {
   double latency = 0;
 };
 
-/// Whoever takes part, before the first call: the lanes of all ranks, who runs them, and the messages between them.
-struct Players {
+/// A replay before its first call: the lanes of all ranks, the workers that run them, and the messages between them.
+struct ReplayState {
   std::vector<Lane> lanes;           ///< by rank, replica, and number
   std::vector<uint32_t> first_lane;  ///< by rank, and one more
   std::vector<Worker> workers;       ///< a core's, or, on GPUs, one for each lane
   std::vector<Stream> streams;       ///< by channel and replica
 };
-Players players_of(const Programs& programs, const Machine& machine, uint32_t width);
+ReplayState initial_state(const Programs& programs, const Machine& machine, uint32_t width);
+
+/// An instruction of the lane that ends now.
+Event event_of(const Programs& programs, const WindowWork& window, const Lane& lane, const Work& work, double now);
 
 }  // namespace tutti::sim

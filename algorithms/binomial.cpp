@@ -109,7 +109,12 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
 
 Cost broadcast_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = log2_floor(n), .sent = log2_ceil(n), .received = 1, .stages = 1, .message = 1};
+  return {.rounds = log2_floor(n),
+          .sent = log2_ceil(n),
+          .received = 1,
+          .stages = 1,
+          .message = 1,
+          .handled = n < 4 ? 1 : 2};
 }
 
 Cost reduce_cost(const Shape& shape) {
@@ -121,7 +126,8 @@ Cost reduce_cost(const Shape& shape) {
           .received = c,
           .folded = c,
           .stages = 1,
-          .message = 1};
+          .message = 1,
+          .handled = c + (shape.root != 0 ? 1 : 0)};
 }
 
 Cost all_reduce_cost(Rank n) {

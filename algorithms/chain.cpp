@@ -78,7 +78,13 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
 template <bool folds>
 Cost one_way(Rank n) {
   if (n == 1) return {};
-  return {.rounds = n - 1, .sent = 1, .received = 1, .folded = folds ? 1 : 0, .stages = 1, .message = 1};
+  return {.rounds = n - 1,
+          .sent = 1,
+          .received = 1,
+          .folded = folds ? 1 : 0,
+          .stages = 1,
+          .message = 1,
+          .handled = n == 2 ? 1 : 2};
 }
 
 Cost both_ways(Rank n) {

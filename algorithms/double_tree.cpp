@@ -121,7 +121,10 @@ Cost one_way(Rank n) {
           .received = 1,
           .folded = folds ? 1 : 0,
           .stages = 2,
-          .message = Ratio(1, 2)};
+          .message = Ratio(1, 2),
+          .handled = n == 2           ? Ratio(1)
+                     : folds && n > 3 ? Ratio(2)
+                                      : Ratio(3, 2)};
 }
 
 const Registration kAllReduce(

@@ -104,12 +104,12 @@ Cost everyone_cost(Rank n, bool folds, int64_t stages) {
 
 Cost broadcast_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = 1, .message = 1};
+  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = 1, .message = 1, .handled = 1};
 }
 
 Cost reduce_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 1, .sent = 1, .received = n - 1, .folded = n - 1, .stages = 1, .message = 1};
+  return {.rounds = 1, .sent = 1, .received = n - 1, .folded = n - 1, .stages = 1, .message = 1, .handled = n - 1};
 }
 
 const Registration kAllReduce({.collective = Collective::AllReduce,

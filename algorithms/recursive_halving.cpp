@@ -147,7 +147,8 @@ Cost reduce_cost(Rank n) {
           .folded = Ratio(folded) + Ratio(leaves.m - 1, leaves.m),
           .stages = steps + 1,
           .message = folded > 0 ? Ratio(1) : Ratio(1, 2),
-          .chain = Ratio(folded) + Ratio(2 * (leaves.m - 1), leaves.m)};
+          .chain = Ratio(folded) + Ratio(2 * (leaves.m - 1), leaves.m),
+          .handled = Ratio(folded) + Ratio(3 * (leaves.m - 1), leaves.m)};
 }
 
 const Registration kReduceScatter({.collective = Collective::ReduceScatter,

@@ -113,16 +113,18 @@ ordered_json calibration_facts() {
   facts["ordinary stores"] = rates(measured->stored);
   facts["streaming stores"] = rates(measured->streamed);
   if (measured->beyond_stored > 0) {
-    facts["beyond the caches"] = fmt::format("{:.3g} GB/s by ordinary stores, {:.3g} by streaming ones",
-                                             1e-9 / measured->beyond_stored, 1e-9 / measured->beyond_streamed);
+    facts["beyond the caches"] = fmt::format(
+        "{:.3g} GB/s by ordinary stores, {} by streaming ones", 1e-9 / measured->beyond_stored,
+        measured->beyond_streamed > 0 ? fmt::format("{:.3g}", 1e-9 / measured->beyond_streamed) : "not measured");
   }
   facts["switch of threads"] = fmt::format("{:.2f} us", measured->thread_switch * 1e6);
   const select::LengthShifts shifts = select::shifts_of(*measured);
   const auto factor = [](int shift) { return (shift < 0 ? "1/" : "") + std::to_string(1 << std::abs(shift)); };
-  facts["length thresholds"] =
-      fmt::format("CMA {}, reading in place times {}, cache sizes times {}: factors of the lengths in docs/delivery.md",
-                  shifts.no_cma ? "never (the kernel's copies are not faster here)" : "times " + factor(shifts.cma),
-                  factor(shifts.wait), factor(shifts.caches));
+  const char* const folds = shifts.no_cma || !shifts.no_cma_folds ? "" : " (never where blocks are folded)";
+  facts["length thresholds"] = fmt::format(
+      "CMA {}{}, reading in place times {}, cache sizes times {}: factors of the lengths in docs/delivery.md",
+      shifts.no_cma ? "never (the kernel's copies are not faster here)" : "times " + factor(shifts.cma), folds,
+      factor(shifts.wait), factor(shifts.caches));
   return facts;
 }
 

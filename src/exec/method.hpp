@@ -34,6 +34,8 @@ struct Prices {
   double context_switch = 0;    ///< seconds
   double oversubscription = 1;  ///< ranks on the core that most ranks share; at least 1
   bool two_levels = false;
+  /// Between any two ranks a message is copied twice: by its sender, then by its receiver, each in half of β.
+  bool copied_twice = false;
 };
 
 struct Method {

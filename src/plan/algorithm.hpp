@@ -1,6 +1,7 @@
 // The interface of algorithms, and the catalogue of those that exist.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -51,6 +52,9 @@ struct Cost {
   Ratio message;       ///< the largest message
   Ratio link;          ///< the most that goes over one link; 0: at most one message
   Ratio chain;         ///< the largest sum of a chain of dependent messages; 0: rounds · message
+  /// Published (a message to several peers once) and received by one rank, together; 0: not told, at most
+  /// stages · message, or `sent`, and `received`.
+  Ratio handled;
 
   /// The part of the above that goes between groups.
   struct Between {
@@ -60,11 +64,14 @@ struct Cost {
     int64_t stages = 0;  ///< with peers of other groups
   };
   Ratio busiest_link() const { return link == Ratio(0) ? message : link; }
+  Ratio published() const { return std::min(sent, Ratio(stages) * message); }
   std::optional<Between> between;  ///< an upper bound, for a shape with groups; without it, all may go between groups
 
-  /// Compares what count() counts: neither `chain` nor `between`.
+  /// Compares what count() counts, neither `chain` nor `between`; and `handled`, where both tell it.
   friend bool operator==(const Cost& a, const Cost& b) {
-    return std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
+    const bool told = !(a.handled == Ratio(0)) && !(b.handled == Ratio(0));
+    return (!told || a.handled == b.handled) &&
+           std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
                std::tie(b.rounds, b.sent, b.received, b.folded, b.stages, b.message) &&
            a.busiest_link() == b.busiest_link();
   }

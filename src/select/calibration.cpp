@@ -39,6 +39,16 @@ uint32_t best_way(const Calibration& m, size_t size) {
   return static_cast<uint32_t>(best + 1);
 }
 
+/// Seconds to hand over a message of kSizes[i] through staging memory and to fold it there.
+double staged_fold(const Calibration& m, size_t i) { return staged(m, i) + std::max(0.0, m.fold[i] - m.read[0][i]); }
+
+/// Is a block that the kernel reads in tiles, and that is folded tile by tile, handed over later than a staged one?
+bool slow_tiles(const Calibration& m) {
+  static_assert(Calibration::kSizes[2] * 2 == Calibration::kTiled && Calibration::kTiled * 2 == Calibration::kSizes[3]);
+  const double best = *std::min_element(m.tiled.begin(), m.tiled.end());
+  return best > 0 && best > std::sqrt(staged_fold(m, 2) * staged_fold(m, 3));
+}
+
 void take_caches(const Calibration& m, MachineConstants& constants) {
   constexpr uint64_t kNever = uint64_t{1} << 60;  // bytes
   const MachineConstants table;
@@ -146,6 +156,7 @@ LengthShifts shifts_of(const Calibration& m) {
     const double from = crossing(m.kernel, through_staging);
     shifts.no_cma = from <= 0;
     if (from > 0) shifts.cma = shift(from / static_cast<double>(table.cma_transfer_from));
+    shifts.no_cma_folds = slow_tiles(m);
   }
   constexpr size_t kMiddle = 1;
   const double copied = (m.far_line + kOverhead) * static_cast<double>(Calibration::kSizes[kMiddle]) / m.write[kMiddle];

@@ -78,6 +78,8 @@ struct LengthShifts {
   int cma = 0;
   /// The kernel's copy is never faster: no block is read by CMA, however long.
   bool no_cma = false;
+  /// Blocks that are folded are not read by CMA: in tiles, each folded out of the cache, they take longer than staged.
+  bool no_cma_folds = false;
   /// Of the lengths from which a copy costs more than waiting for another rank: the bytes copied while a message comes.
   int wait = 0;
   /// Of the lengths up to which a call stays in the cache: they follow the sizes of the last caches.

@@ -52,7 +52,7 @@ CmaBlocks blocks_by_cma(Collective collective, Rank ranks, const HandOver& hand_
       return {by_cma(machine_constants().cma_all_gather_from, hand_over),
               cached(machine_constants().cma_all_gather_up_to)};
     case Collective::ReduceScatter:
-      if (hand_over.shares_cores) return {};
+      if (hand_over.shares_cores || hand_over.shifts.no_cma_folds) return {};
       return {by_cma(machine_constants().cma_reduce_scatter_from, hand_over),
               cached(machine_constants().cma_reduce_scatter_up_to)};
     case Collective::Broadcast:

@@ -25,6 +25,7 @@ void raise(plan::Cost& most, const plan::Cost& cost) {
   lift(most.stages, cost.stages);
   lift(most.message, cost.message);
   lift(most.chain, cost.chain);
+  lift(most.handled, cost.handled);
   if (!most.between || !cost.between) return;
   lift(most.between->rounds, cost.between->rounds);
   lift(most.between->moved, cost.between->moved);

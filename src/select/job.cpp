@@ -73,6 +73,7 @@ std::map<std::string, double> facts_of(const CostInputs& inputs) {
           {facts::kAlwaysCma, over.always_cma ? 1 : 0},
           {facts::kShiftCma, over.shifts.cma},
           {facts::kNoCma, over.shifts.no_cma ? 1 : 0},
+          {facts::kNoCmaFolds, over.shifts.no_cma_folds ? 1 : 0},
           {facts::kShiftWait, over.shifts.wait},
           {facts::kShiftCaches, over.shifts.caches}};
 }

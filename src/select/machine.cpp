@@ -177,6 +177,7 @@ void take_facts(const std::map<std::string, double>& facts, CostInputs& inputs) 
   take(facts::kAlwaysCma, 0, 1, over.always_cma);
   take(facts::kShiftCma, -kMaxShift, kMaxShift, over.shifts.cma);
   take(facts::kNoCma, 0, 1, over.shifts.no_cma);
+  take(facts::kNoCmaFolds, 0, 1, over.shifts.no_cma_folds);
   take(facts::kShiftWait, -kMaxShift, kMaxShift, over.shifts.wait);
   take(facts::kShiftCaches, -kMaxShift, kMaxShift, over.shifts.caches);
 }

@@ -24,6 +24,7 @@ inline constexpr const char* kSharesCores = "shares_cores";
 inline constexpr const char* kAlwaysCma = "always_cma";
 inline constexpr const char* kShiftCma = "shift_cma";
 inline constexpr const char* kNoCma = "no_cma";
+inline constexpr const char* kNoCmaFolds = "no_cma_folds";
 inline constexpr const char* kShiftWait = "shift_wait";
 inline constexpr const char* kShiftCaches = "shift_caches";
 }  // namespace facts

@@ -12,6 +12,11 @@
 // cost goes between groups; each part is paid at its rate. For any other algorithm, the model assumes that all messages
 // go between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
 // (select/machine.hpp).
+//
+// Calls back to back: of a call with a root, not all ranks wait for all others. Through staging memory, a rank copies
+// what it sends and goes on to the next call while others copy this one's. So the time from one call to the next is
+// that of the rank with the most to copy, half of β for each byte it sends or receives, and folds. Algorithms are
+// compared by the mean of both times.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +33,12 @@ struct Predicted {
   double latency = 0;    ///< rounds, and the processor time of further messages
   double bandwidth = 0;  ///< bytes
   double reduction = 0;  ///< folding
+  double overlap = 0;    ///< of the bandwidth: what runs beside the next call, where calls follow each other
   double seconds() const { return latency + bandwidth + reduction; }
+  /// From one call to the next, back to back.
+  double interval() const { return seconds() - overlap; }
+  /// Of both, geometric: programs wait for some results and not for others.
+  double mean() const;
 };
 
 exec::Prices prices_of(const CostInputs& inputs);

@@ -12,14 +12,6 @@ using topo::Graph;
 using topo::NodeId;
 using topo::NodeKind;
 
-/// The cache that all cores of a place share: a complex. None where they share no cache, or it is unknown.
-NodeId cache_of(const Graph& graph, NodeId place) {
-  for (NodeId at = place; at != topo::kNoNode; at = graph.nodes[at].parent) {
-    if (graph.nodes[at].kind == NodeKind::Complex) return at;
-  }
-  return topo::kNoNode;
-}
-
 /// The GPUs of a host, else its cores.
 std::vector<NodeId> ends_of(const Graph& graph, NodeId host) {
   std::vector<NodeId> gpus, cores;
@@ -78,7 +70,9 @@ std::shared_ptr<const plan::Grouping> groups_by_cache(const Graph& graph, const 
   std::vector<Rank> labels;
   for (size_t rank = 0; rank < places.nodes.size(); ++rank) {
     const NodeId node = places.nodes[rank];
-    const NodeId cache = graph.nodes[node].kind == NodeKind::Gpu ? topo::kNoNode : cache_of(graph, node);
+    // The cores of a complex share a cache; those of a place beyond share none, or it is unknown.
+    const bool gpu = graph.nodes[node].kind == NodeKind::Gpu;
+    const NodeId cache = gpu ? topo::kNoNode : graph.enclosing(node, NodeKind::Complex);
     if (cache == topo::kNoNode || places.hosts[rank] != places.hosts.front()) return nullptr;
     labels.push_back(static_cast<Rank>(cache));
   }

@@ -141,6 +141,7 @@ Candidate rate(const Entry& entry, uint64_t bytes, const CallKind& kind, const C
   candidate.stages = entry.cost.stages;
   if (entry.traffic) candidate.where = entry.traffic->where;
   candidate.seconds = candidate.measured.value_or(candidate.predicted.seconds());
+  candidate.rank_by = candidate.measured.value_or(candidate.predicted.mean());
   return candidate;
 }
 
@@ -153,8 +154,8 @@ bool is_better(const Candidate& a, const Candidate& b) {
   if (a.preferred != b.preferred) return a.preferred;
   if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();
   if (a.level != b.level) return a.level;
-  if (a.level && a.predicted.seconds() != b.predicted.seconds()) return a.predicted.seconds() < b.predicted.seconds();
-  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  if (a.level && a.predicted.mean() != b.predicted.mean()) return a.predicted.mean() < b.predicted.mean();
+  if (a.rank_by != b.rank_by) return a.rank_by < b.rank_by;
   // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.row.algorithm->lends != b.row.algorithm->lends) return a.row.algorithm->lends;
   return a.stages < b.stages;

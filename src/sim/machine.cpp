@@ -78,10 +78,8 @@ void Machine::add_links(const Graph& graph) {
 void Machine::add_memories(const Graph& graph) {
   std::map<NodeId, uint32_t> known;
   for (const NodeId node : nodes_) {
-    NodeId package = node;
-    while (graph.nodes[package].kind != NodeKind::Package && graph.nodes[package].parent != kNoNode) {
-      package = graph.nodes[package].parent;
-    }
+    NodeId package = graph.enclosing(node, NodeKind::Package);
+    if (package == kNoNode) package = graph.host_of(node);
     const auto [at, is_new] = known.emplace(package, static_cast<uint32_t>(resources_.size()));
     if (is_new) resources_.push_back({"memory of " + label(graph, package), topo::figures::memory.gbps * 1e9});
     memory_.push_back(at->second);

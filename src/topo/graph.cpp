@@ -52,6 +52,11 @@ NodeId Graph::host_of(NodeId node) const {
   return node;
 }
 
+NodeId Graph::enclosing(NodeId node, NodeKind kind) const {
+  while (node != kNoNode && nodes[node].kind != kind) node = nodes[node].parent;
+  return node;
+}
+
 std::vector<NodeId> Graph::all(NodeKind kind) const {
   std::vector<NodeId> found;
   for (NodeId i = 0; i < nodes.size(); ++i) {

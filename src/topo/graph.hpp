@@ -92,6 +92,8 @@ struct Graph {
   NodeId add(Node node);
   void connect(Link link);
   NodeId host_of(NodeId node) const;
+  /// The node of this kind that `node` is, or lies in; kNoNode if there is none.
+  NodeId enclosing(NodeId node, NodeKind kind) const;
   /// All nodes of a kind, in order.
   std::vector<NodeId> all(NodeKind kind) const;
   /// The smallest node of `host` that contains all these processors; the host itself if none does.

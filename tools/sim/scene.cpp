@@ -51,11 +51,8 @@ LastCaches caches_of(const topo::Graph& graph, const select::RankNodes& places) 
   std::map<topo::NodeId, uint64_t> ranks;  // by cache
   std::set<topo::NodeId> of_first;
   for (size_t rank = 0; rank < places.nodes.size(); ++rank) {
-    topo::NodeId at = places.nodes[rank];
-    while (graph.nodes[at].kind != topo::NodeKind::Complex && graph.nodes[at].parent != topo::kNoNode) {
-      at = graph.nodes[at].parent;
-    }
-    if (graph.nodes[at].kind != topo::NodeKind::Complex) return {};
+    const topo::NodeId at = graph.enclosing(places.nodes[rank], topo::NodeKind::Complex);
+    if (at == topo::kNoNode) return {};
     ++ranks[at];
     if (places.hosts[rank] == places.hosts.front()) of_first.insert(at);
   }

@@ -84,7 +84,7 @@ void raise(Ratio& most, Ratio candidate) {
 class RankCount {
  public:
   RankCount(const Model& model, Counted& counted)
-      : model_(model), counted_(counted), sent_(model), received_(model), folded_(model) {}
+      : model_(model), counted_(counted), sent_(model), received_(model), folded_(model), handled_(model) {}
 
   void run(uint32_t rank) {
     std::map<std::pair<uint32_t, std::vector<Rank>>, uint32_t> stages;
@@ -96,9 +96,11 @@ class RankCount {
         const auto pieces = model_.pieces(rank, step.pieces);
         const auto messages = static_cast<int64_t>(model_.received(model_.first_step(rank) + i).size());
         received_.add(rank, pieces, messages);
+        handled_.add(rank, pieces, messages);
         if (step.kind == StepKind::Reduce) folded_.add(rank, pieces, int64_t{step.operands.size()} - 1);
         if (step.kind != StepKind::Send) continue;
         sent_.add(rank, pieces, step.peers.size());
+        handled_.add(rank, pieces, 1);
         std::vector<Rank> peers(plan.peers.begin() + step.peers.begin, plan.peers.begin() + step.peers.end);
         std::sort(peers.begin(), peers.end());
         ++stages[{lane, std::move(peers)}];
@@ -108,13 +110,14 @@ class RankCount {
     raise(counted_.cost.sent, sent_.take());
     raise(counted_.cost.received, received_.take());
     raise(counted_.cost.folded, folded_.take());
+    raise(counted_.cost.handled, handled_.take());
     counted_.cost.stages = std::max(counted_.cost.stages, static_cast<int64_t>(stages.size()));
   }
 
  private:
   const Model& model_;
   Counted& counted_;
-  Amount sent_, received_, folded_;
+  Amount sent_, received_, folded_, handled_;
 };
 
 /// Messages on the longest chain that leads to each step.

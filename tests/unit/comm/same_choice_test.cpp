@@ -61,7 +61,11 @@ select::HandOver hand_over(Dice& dice, const select::CostInputs& inputs) {
   return {.reading = static_cast<transports::ReadAccess>(dice.below(3)),
           .shares_cores = inputs.oversubscription > 1,
           .always_cma = dice.below(4) == 0,
-          .shifts = {.cma = shift(), .no_cma = dice.below(4) == 0, .wait = shift(), .caches = shift()}};
+          .shifts = {.cma = shift(),
+                     .no_cma = dice.below(4) == 0,
+                     .no_cma_folds = dice.below(4) == 0,
+                     .wait = shift(),
+                     .caches = shift()}};
 }
 
 /// The constants in use are this rank's own, while it lives.

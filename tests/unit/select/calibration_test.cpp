@@ -124,6 +124,18 @@ TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
   EXPECT_FALSE(shifts_of(m).no_cma);
 }
 
+TEST(Calibration, TilesOfTheKernelAreHeldAgainstStagedBlocksThatAreFolded) {
+  Calibration m = ordinary();
+  const double folds = std::sqrt((staged(m, 2) + m.fold[2] - m.read[0][2]) * (staged(m, 3) + m.fold[3] - m.read[0][3]));
+  m.tiled = {2 * folds, 0.99 * folds, 3 * folds};
+  EXPECT_FALSE(shifts_of(m).no_cma_folds) << "the best tile counts";
+  m.tiled = {2 * folds, 1.01 * folds, 3 * folds};
+  EXPECT_TRUE(shifts_of(m).no_cma_folds);
+  EXPECT_FALSE(shifts_of(m).no_cma) << "copies are another matter";
+  m.tiled = {};
+  EXPECT_FALSE(shifts_of(m).no_cma_folds) << "not permitted";
+}
+
 TEST(Calibration, LengthsFollowTheCachesAndWhatIsCopiedDuringAMessage) {
   Calibration m = ordinary();
   EXPECT_EQ(shifts_of(m).caches, 0);

@@ -49,6 +49,16 @@ TEST(Deliveries, WhereTheKernelsCopyNeverPaysNothingIsReadByIt) {
   EXPECT_EQ(deliveries_of_transfers({.always_cma = true, .shifts = {.no_cma = true}}).cma_from, 0u) << "demanded";
 }
 
+TEST(Deliveries, BlocksToFoldAreNotReadByTheKernelWhereItsTilesAreSlow) {
+  const uint64_t block = 2 * machine_constants().cma_reduce_scatter_from;
+  const auto from = [&](Collective collective, bool slow) {
+    return deliveries_of(collective, block, 2, {.shifts = {.no_cma_folds = slow}}).cma_from;
+  };
+  EXPECT_NE(from(Collective::ReduceScatter, false), link::kNever);
+  EXPECT_EQ(from(Collective::ReduceScatter, true), link::kNever);
+  EXPECT_NE(from(Collective::AllToAll, true), link::kNever) << "copies nothing but whole blocks";
+}
+
 TEST(Deliveries, LengthsAboutWaitingAndCachesFollowTheAgreedShifts) {
   const uint64_t zcopy = machine_constants().zcopy_from;
   EXPECT_EQ(zcopy_from({.shifts = {.wait = 1}}), 2 * zcopy);

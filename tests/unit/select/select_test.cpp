@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "link/link.hpp"
 #include "select/explain.hpp"
 #include "support/shapes.hpp"
@@ -114,6 +116,37 @@ TEST(Select, RanksThatShareCoresPayForEachMessage) {
   EXPECT_STREQ(chosen(16), "one_shot");
   EXPECT_STREQ(chosen(4 << 10), "recursive_doubling") << "two_shot takes as few bytes, but six messages";
   EXPECT_STREQ(chosen(64 << 10), "two_shot");
+}
+
+TEST(Select, CallsWithARootAreAlsoPricedBackToBack) {
+  CostInputs s = inputs(2);  // through staging memory: what one rank copies in, the other copies out
+  s.inside.in_place = true;
+  s.gamma = s.inside.beta / 10;
+  const auto priced = [&](const char* name) { return candidate_of(name, Collective::Reduce, 1 << 20, s).predicted; };
+  const Predicted one_shot = priced("one_shot"), doubling = priced("recursive_doubling");
+  EXPECT_LT(doubling.seconds(), one_shot.seconds()) << "each rank folds one half";
+  EXPECT_NEAR(one_shot.overlap, one_shot.bandwidth / 2, 1e-9) << "the sender goes on while the root copies out";
+  EXPECT_NEAR(doubling.overlap, doubling.bandwidth / 4, 1e-9) << "each sends or receives three halves";
+  EXPECT_GT(doubling.interval(), one_shot.interval());
+  const auto all = candidates(Collective::Reduce, 1 << 20, s);
+  EXPECT_GT(all.front().predicted.overlap, all.front().predicted.bandwidth * 0.4);
+  const auto told = std::find_if(all.begin(), all.end(), [](const Candidate& candidate) {
+    return std::string_view(candidate.row.algorithm->name) == "recursive_doubling";
+  });
+  ASSERT_NE(told, all.end());
+  EXPECT_NE(verdict(*told, all.front()).find("times back to back"), std::string::npos) << verdict(*told, all.front());
+
+  s.hand_over.reading = transports::ReadAccess::Direct;  // read in place, the sender's part is no copy
+  EXPECT_STREQ(candidates(Collective::Reduce, 1 << 20, s).front().row.algorithm->name, "recursive_doubling");
+  EXPECT_EQ(priced("one_shot").overlap, 0);
+}
+
+TEST(Select, CallsWithoutARootDoNotOverlap) {
+  CostInputs s = inputs(4);
+  s.inside.in_place = true;
+  for (const Collective collective : {Collective::AllReduce, Collective::AllGather, Collective::AllToAll}) {
+    for (const Candidate& candidate : candidates(collective, 1 << 20, s)) EXPECT_EQ(candidate.predicted.overlap, 0);
+  }
 }
 
 TEST(Select, PricesACallThatItsSizeClassDecides) {

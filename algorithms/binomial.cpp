@@ -109,12 +109,7 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
 
 Cost broadcast_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = log2_floor(n),
-          .sent = log2_ceil(n),
-          .received = 1,
-          .stages = 1,
-          .message = 1,
-          .handled = n < 4 ? 1 : 2};
+  return {.rounds = log2_floor(n), .sent = log2_ceil(n), .received = 1, .stages = 1, .message = 1};
 }
 
 Cost reduce_cost(const Shape& shape) {

@@ -44,12 +44,12 @@ void scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
 
 Cost gather_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 1, .sent = 1, .received = n - 1, .stages = 1, .message = 1, .handled = n - 1};
+  return {.rounds = 1, .sent = 1, .received = n - 1, .stages = 1, .message = 1};
 }
 
 Cost scatter_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = n - 1, .message = 1, .handled = n - 1};
+  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = n - 1, .message = 1};
 }
 
 const Registration kGather({.collective = Collective::Gather,

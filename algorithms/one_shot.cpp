@@ -104,7 +104,7 @@ Cost everyone_cost(Rank n, bool folds, int64_t stages) {
 
 Cost broadcast_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = 1, .message = 1, .handled = 1};
+  return {.rounds = 1, .sent = n - 1, .received = 1, .stages = 1, .message = 1};
 }
 
 Cost reduce_cost(Rank n) {

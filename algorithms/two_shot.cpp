@@ -97,17 +97,13 @@ Cost all_reduce_cost(Rank n) {
 
 Cost broadcast_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = n == 2 ? 1 : 2,
-          .sent = 1,
-          .received = 1,
-          .stages = n - 1,
-          .message = Ratio(1, n - 1),
-          .handled = n == 2 ? Ratio(1) : Ratio(n, n - 1)};
+  return {.rounds = n == 2 ? 1 : 2, .sent = 1, .received = 1, .stages = n - 1, .message = Ratio(1, n - 1)};
 }
 
 Cost reduce_cost(Rank n) {
   if (n == 1) return {};
-  return {.rounds = 2, .sent = 1, .received = 1, .folded = 1, .stages = n - 1, .message = Ratio(1, n - 1)};
+  return {
+      .rounds = 2, .sent = 1, .received = 1, .folded = 1, .stages = n - 1, .message = Ratio(1, n - 1), .handled = 2};
 }
 
 const Registration kAllReduce(

@@ -34,8 +34,8 @@ struct Prices {
   double context_switch = 0;    ///< seconds
   double oversubscription = 1;  ///< ranks on the core that most ranks share; at least 1
   bool two_levels = false;
-  /// Between any two ranks a message is copied twice: by its sender, then by its receiver, each in half of β.
-  bool copied_twice = false;
+  /// Ranks copy into and out of staging memory at the same time, each in half of β, and do not wait for all others.
+  bool overlaps = false;
 };
 
 struct Method {

@@ -1,7 +1,6 @@
 // The interface of algorithms, and the catalogue of those that exist.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -52,8 +51,8 @@ struct Cost {
   Ratio message;       ///< the largest message
   Ratio link;          ///< the most that goes over one link; 0: at most one message
   Ratio chain;         ///< the largest sum of a chain of dependent messages; 0: rounds · message
-  /// Published (a message to several peers once) and received by one rank, together; 0: not told, at most
-  /// stages · message, or `sent`, and `received`.
+  /// What one rank copies into staging memory (a message to several peers once) and out of it, together. 0: unknown. It
+  /// is needed of reduces, whose calls overlap (select/model.hpp).
   Ratio handled;
 
   /// The part of the above that goes between groups.
@@ -64,14 +63,15 @@ struct Cost {
     int64_t stages = 0;  ///< with peers of other groups
   };
   Ratio busiest_link() const { return link == Ratio(0) ? message : link; }
-  Ratio published() const { return std::min(sent, Ratio(stages) * message); }
   std::optional<Between> between;  ///< an upper bound, for a shape with groups; without it, all may go between groups
 
-  /// Compares what count() counts, neither `chain` nor `between`; and `handled`, where both tell it.
+  /// Does an algorithm that claims this do that?
+  bool claims(const Cost& counted) const {
+    return *this == counted && (handled == Ratio(0) || handled == counted.handled);
+  }
+  /// Compares what all algorithms claim and count() counts: not `chain`, `between` and `handled`.
   friend bool operator==(const Cost& a, const Cost& b) {
-    const bool told = !(a.handled == Ratio(0)) && !(b.handled == Ratio(0));
-    return (!told || a.handled == b.handled) &&
-           std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
+    return std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
                std::tie(b.rounds, b.sent, b.received, b.folded, b.stages, b.message) &&
            a.busiest_link() == b.busiest_link();
   }

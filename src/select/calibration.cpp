@@ -29,9 +29,10 @@ double crossing(const Calibration::Times& values, const Calibration::Times& othe
   return 0;
 }
 
+constexpr double kClearly = 0.93;  // of the other's time: less is no noise
+
 /// The way to copy of this size: the first, unless another one is clearly faster.
 uint32_t best_way(const Calibration& m, size_t size) {
-  constexpr double kClearly = 0.93;
   size_t best = 0;
   for (size_t way = 1; way < m.read.size(); ++way) {
     if (m.read[way][size] < m.read[best][size] && m.read[way][size] < kClearly * m.read[0][size]) best = way;
@@ -42,11 +43,12 @@ uint32_t best_way(const Calibration& m, size_t size) {
 /// Seconds to hand over a message of kSizes[i] through staging memory and to fold it there.
 double staged_fold(const Calibration& m, size_t i) { return staged(m, i) + std::max(0.0, m.fold[i] - m.read[0][i]); }
 
-/// Is a block that the kernel reads in tiles, and that is folded tile by tile, handed over later than a staged one?
+/// Is a block that the kernel reads in tiles, and that is folded tile by tile, handed over clearly later than a staged
+/// one?
 bool slow_tiles(const Calibration& m) {
   static_assert(Calibration::kSizes[2] * 2 == Calibration::kTiled && Calibration::kTiled * 2 == Calibration::kSizes[3]);
   const double best = *std::min_element(m.tiled.begin(), m.tiled.end());
-  return best > 0 && best > std::sqrt(staged_fold(m, 2) * staged_fold(m, 3));
+  return best > 0 && std::sqrt(staged_fold(m, 2) * staged_fold(m, 3)) < kClearly * best;
 }
 
 void take_caches(const Calibration& m, MachineConstants& constants) {

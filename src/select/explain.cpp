@@ -1,7 +1,6 @@
 #include "select/explain.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "base/counted.hpp"
@@ -50,20 +49,13 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (best.preferred && !candidate.preferred) return fmt::format("TUTTI_METHOD prefers {}", best.row.method->name);
   if (best.measured && !candidate.measured) return "not measured, and measured ones are preferred";
   if (candidate.level && best.level && candidate.seconds != best.seconds) return "measured as fast, predicted slower";
-  if (candidate.rank_by == best.rank_by) {
+  if (candidate.seconds == best.seconds) {
     return candidate.row.algorithm->lends == best.row.algorithm->lends ? "as long, but more staging"
                                                                        : "as long, but copies more";
   }
   if (best.seconds <= 0) return "longer";
   const double ratio = candidate.seconds / best.seconds;
-  if (candidate.rank_by < best.rank_by)
-    return fmt::format("{:.4g} times as long, but not at the size for which its class is decided", ratio);
-  const double repeated = candidate.predicted.interval() / best.predicted.interval();
-  if (!candidate.measured && std::abs(repeated / ratio - 1) > 0.005) {
-    const bool same = std::abs(ratio - 1) < 0.0005;
-    return fmt::format("{}, {:.4g} times back to back", same ? "as long" : fmt::format("{:.4g} times as long", ratio),
-                       repeated);
-  }
+  if (ratio < 1) return fmt::format("{:.4g} times as long, but not at the size for which its class is decided", ratio);
   return ratio < 1.0005 ? "hardly longer" : fmt::format("{:.4g} times as long", ratio);
 }
 

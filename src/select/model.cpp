@@ -38,18 +38,7 @@ int64_t messages_of(const plan::Cost& cost) {
   return std::max(cost.stages, static_cast<int64_t>(std::ceil(cost.received.value() / cost.message.value() - 1e-9)));
 }
 
-/// What of a call's copies runs beside the next call.
-double overlap_of(const plan::Cost& cost, double size, double bandwidth, const LinkCost& link_cost) {
-  if (cost.handled == plan::Ratio(0)) return 0;
-  return std::max(0.0, bandwidth - cost.handled.value() * size * link_cost.beta / 2);
-}
-
 }  // namespace
-
-double Predicted::mean() const {
-  if (overlap <= 0) return seconds();  // exactly: what costs the same compares equal
-  return std::sqrt(seconds() * interval());
-}
 
 exec::Prices prices_of(const CostInputs& inputs) {
   return {.inside = inputs.inside,
@@ -57,9 +46,7 @@ exec::Prices prices_of(const CostInputs& inputs) {
           .gamma = inputs.gamma,
           .context_switch = inputs.context_switch > 0 ? inputs.context_switch : machine_constants().context_switch,
           .oversubscription = inputs.oversubscription,
-          .two_levels = inputs.groups != nullptr && inputs.groups->has_two_levels(),
-          .copied_twice = inputs.inside.in_place && inputs.methods.front().method->is_on_host() &&
-                          inputs.hand_over.reading != transports::ReadAccess::Direct};
+          .two_levels = inputs.groups != nullptr && inputs.groups->has_two_levels()};
 }
 
 Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const exec::Prices& s) {
@@ -71,7 +58,8 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
       s.between.in_place ? oversubscribed(s.between, s.oversubscription, s.context_switch) : s.between;
   // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
   // send.
-  const double sent = (inside.in_place ? cost.published() : cost.sent).value();
+  const double published = static_cast<double>(cost.stages) * cost.message.value();
+  const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
   // α includes the processor time of each round's first message.
   Part all{.rounds = cost.rounds,
            .moved = std::max(sent, cost.received.value()),
@@ -80,7 +68,9 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
   Predicted predicted{.latency = s.call, .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
   if (!s.two_levels || !cost.between) {
     all.pay(s.two_levels ? outside : inside, size, window, predicted);
-    if (s.copied_twice && !s.two_levels) predicted.overlap = overlap_of(cost, size, predicted.bandwidth, inside);
+    if (s.overlaps && !s.two_levels && !(cost.handled == plan::Ratio(0))) {
+      predicted.bandwidth = std::min(predicted.bandwidth, cost.handled.value() * size * inside.beta / 2);
+    }
     return predicted;
   }
   const Part between{.rounds = cost.between->rounds,

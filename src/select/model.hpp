@@ -13,10 +13,11 @@
 // go between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
 // (select/machine.hpp).
 //
-// Calls back to back: of a call with a root, not all ranks wait for all others. Through staging memory, a rank copies
-// what it sends and goes on to the next call while others copy this one's. So the time from one call to the next is
-// that of the rank with the most to copy, half of β for each byte it sends or receives, and folds. Algorithms are
-// compared by the mean of both times.
+// Times are those of calls that follow each other, as `tutti perf` and `tutti tune` measure them. It matters for
+// reduces: a rank that has copied what it sends into staging memory goes on to the next window, or the next call, while
+// the root copies this one's out. So their bandwidth is that of the rank with the most to copy (Cost::handled), half of
+// β for a byte each way; a short call alone takes longer. In broadcasts the root also copies to its own output, so
+// nothing is gained; and in other collectives every rank waits for every other.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,12 @@
 
 namespace tutti::select {
 
-/// The modelled time of one call, in seconds, by what it is spent on.
+/// The modelled time of a call, in seconds, by what it is spent on.
 struct Predicted {
   double latency = 0;    ///< rounds, and the processor time of further messages
   double bandwidth = 0;  ///< bytes
   double reduction = 0;  ///< folding
-  double overlap = 0;    ///< of the bandwidth: what runs beside the next call, where calls follow each other
   double seconds() const { return latency + bandwidth + reduction; }
-  /// From one call to the next, back to back.
-  double interval() const { return seconds() - overlap; }
-  /// Of both, geometric: programs wait for some results and not for others.
-  double mean() const;
 };
 
 exec::Prices prices_of(const CostInputs& inputs);

@@ -22,9 +22,18 @@ exec::Reduction reduction_of(const CallKind& kind, const CostInputs& inputs) {
   return {.type = kind.type, .op = kind.op, .round_each = inputs.reproducible};
 }
 
+/// Of a reduce in host memory, where messages are staged and every rank has a core.
+bool overlaps(const Entry& entry, const CostInputs& inputs) {
+  const HandOver& over = inputs.hand_over;
+  return entry.algorithm->collective == Collective::Reduce && entry.usable->method->is_on_host() &&
+         inputs.inside.in_place && inputs.oversubscription <= 1 && !over.always_cma &&
+         over.reading != transports::ReadAccess::Direct;
+}
+
 Predicted predict_width(const Entry& entry, uint64_t bytes, const CostInputs& inputs, uint32_t width) {
   plan::Cost cost = entry.cost;
-  const exec::Prices plain = prices_of(inputs);
+  exec::Prices plain = prices_of(inputs);
+  plain.overlaps = overlaps(entry, inputs);
   exec::Prices prices = plain;
   const exec::Method& method = *entry.usable->method;
   if (method.price != nullptr) method.price(cost, prices, inputs.ranks, width);
@@ -141,7 +150,6 @@ Candidate rate(const Entry& entry, uint64_t bytes, const CallKind& kind, const C
   candidate.stages = entry.cost.stages;
   if (entry.traffic) candidate.where = entry.traffic->where;
   candidate.seconds = candidate.measured.value_or(candidate.predicted.seconds());
-  candidate.rank_by = candidate.measured.value_or(candidate.predicted.mean());
   return candidate;
 }
 
@@ -154,8 +162,8 @@ bool is_better(const Candidate& a, const Candidate& b) {
   if (a.preferred != b.preferred) return a.preferred;
   if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();
   if (a.level != b.level) return a.level;
-  if (a.level && a.predicted.mean() != b.predicted.mean()) return a.predicted.mean() < b.predicted.mean();
-  if (a.rank_by != b.rank_by) return a.rank_by < b.rank_by;
+  if (a.level && a.predicted.seconds() != b.predicted.seconds()) return a.predicted.seconds() < b.predicted.seconds();
+  if (a.seconds != b.seconds) return a.seconds < b.seconds;
   // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.row.algorithm->lends != b.row.algorithm->lends) return a.row.algorithm->lends;
   return a.stages < b.stages;

@@ -20,7 +20,6 @@ namespace tutti::select {
 struct Candidate {
   Row row;
   double seconds = 0;              ///< measured, else predicted
-  double rank_by = 0;              ///< what it is compared by: measured, else Predicted::mean()
   Predicted predicted;             ///< of the model, if it can be used
   std::optional<double> measured;  ///< by `tutti tune`
   bool level = false;              ///< measured, and as fast as the best measured one but for noise

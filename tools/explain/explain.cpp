@@ -131,7 +131,6 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
       row["latency"] = candidate.predicted.latency;
       row["bandwidth"] = candidate.predicted.bandwidth;
       row["reduction"] = candidate.predicted.reduction;
-      row["interval"] = candidate.predicted.interval();
       if (candidate.measured) row["measured"] = *candidate.measured;
       row["window"] = select::window_for(candidate.row, block);
       row["width"] = candidate.row.width;

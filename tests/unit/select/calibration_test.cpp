@@ -127,9 +127,9 @@ TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
 TEST(Calibration, TilesOfTheKernelAreHeldAgainstStagedBlocksThatAreFolded) {
   Calibration m = ordinary();
   const double folds = std::sqrt((staged(m, 2) + m.fold[2] - m.read[0][2]) * (staged(m, 3) + m.fold[3] - m.read[0][3]));
-  m.tiled = {2 * folds, 0.99 * folds, 3 * folds};
-  EXPECT_FALSE(shifts_of(m).no_cma_folds) << "the best tile counts";
-  m.tiled = {2 * folds, 1.01 * folds, 3 * folds};
+  m.tiled = {2 * folds, 1.06 * folds, 3 * folds};
+  EXPECT_FALSE(shifts_of(m).no_cma_folds) << "the best tile counts, and a few percent are noise";
+  m.tiled = {2 * folds, 1.09 * folds, 3 * folds};
   EXPECT_TRUE(shifts_of(m).no_cma_folds);
   EXPECT_FALSE(shifts_of(m).no_cma) << "copies are another matter";
   m.tiled = {};

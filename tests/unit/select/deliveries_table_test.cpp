@@ -94,8 +94,8 @@ writer pushes messages there. Short messages between GPUs travel as LL or LL128 
 The lengths are those that are compiled in (`src/topo/constants.def`). The quick calibration
 ([selection.md](selection.md)) multiplies those of CMA, those of zcopy and those of cache sizes ("above") by a power of
 two each, from 1/4 to 4, or turns CMA off, wholly or where blocks are folded (reduce-scatter). `tutti info` prints the
-factors. `src/exec/compile/delivery.hpp` decides each delivery, by rules of `src/select/deliveries.hpp`. A test prints this
-page and compares it.
+factors. `src/exec/compile/delivery.hpp` decides each delivery, by rules of `src/select/deliveries.hpp`. A test prints
+this page and compares it.
 
 )"
          "## 2 ranks, any memory\n\n" +

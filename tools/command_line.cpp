@@ -101,6 +101,7 @@ int obey(std::vector<std::string> arguments, AddCommands add) {
       "tutti help perf\n");
   add_perf(app, whole, status);
   add_run(app, program, status);
+  add_status(app);
   add_explain(app);
   add(app, whole, status);
   add_info(app);

@@ -19,6 +19,7 @@ void add_info(CLI::App& app);
 void add_lab(CLI::App& app);
 void add_plan(CLI::App& app, int& status);
 void add_sim(CLI::App& app);
+void add_status(CLI::App& app);
 void add_topo(CLI::App& app);
 void add_tune(CLI::App& app, int& status);
 /// `arguments`: the whole command line, with which this program starts itself again as several processes.

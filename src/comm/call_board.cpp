@@ -107,17 +107,18 @@ std::optional<BlockLengths> CallBoard::parse_blocks(const std::string& bytes) {
   return lengths;
 }
 
+std::optional<CallSpec> CallBoard::find(uint64_t key) const {
+  if ((key & kTransfer) == 0) return collectives_[key % kEntries].read(key);
+  for (const Entry& entry : transfers_) {
+    if (auto spec = entry.read(key)) return spec;
+  }
+  return std::nullopt;
+}
+
 std::string CallBoard::answer(uint64_t key) const {
   if ((key & kTransfer) == 0 && (key & kBlocks) != 0) {
     return answer_blocks(key & kCallMask, static_cast<Rank>((key & ~kBlocks) >> kFirstAt));
   }
-  const auto find = [&](uint64_t wanted) -> std::optional<CallSpec> {
-    if ((wanted & kTransfer) == 0) return collectives_[wanted % kEntries].read(wanted);
-    for (const Entry& entry : transfers_) {
-      if (auto spec = entry.read(wanted)) return spec;
-    }
-    return std::nullopt;
-  };
   BoardBytes bytes{begun_.load(std::memory_order_acquire),
                    finished_.load(std::memory_order_acquire),
                    kAbsent,
@@ -126,9 +127,7 @@ std::string CallBoard::answer(uint64_t key) const {
                    0,
                    repeats() ? 1U : 0U};
   if (const auto spec = find(key)) bytes.kinds = spec->kinds(), bytes.count = spec->count;
-  if (const auto last = find(last_.load(std::memory_order_acquire))) {
-    bytes.last_kinds = last->kinds(), bytes.last_count = last->count;
-  }
+  if (const auto entered = last()) bytes.last_kinds = entered->kinds(), bytes.last_count = entered->count;
   return {reinterpret_cast<const char*>(&bytes), sizeof bytes};
 }
 

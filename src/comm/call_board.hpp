@@ -58,6 +58,9 @@ class CallBoard {
   bool repeats() const { return repeats_.load(std::memory_order_acquire); }
 
   uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
+  uint64_t finished() const { return finished_.load(std::memory_order_acquire); }
+  /// The call entered last, of either kind, if it is still on the board.
+  std::optional<CallSpec> last() const { return find(last_.load(std::memory_order_acquire)); }
   /// Collective number `call`, if it is still on the board.
   std::optional<CallSpec> collective(uint64_t call) const { return collectives_[call % kEntries].read(call); }
 
@@ -80,6 +83,7 @@ class CallBoard {
     std::optional<CallSpec> read(uint64_t wanted) const;
   };
 
+  std::optional<CallSpec> find(uint64_t key) const;
   std::string answer_blocks(uint64_t call, Rank first) const;
 
   struct Blocks {

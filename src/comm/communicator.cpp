@@ -82,6 +82,7 @@ void Communicator::wire_up(JoinOptions options) {
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
   groups_ = options.groups != nullptr ? std::move(options.groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
+  shown_.emplace(*endpoint_, title(), board_);
   fabric_ = std::make_unique<Fabric>(*endpoint_, timeouts_.of_init(), std::move(options.arenas));
   links_ = std::make_unique<exec::Links>(*fabric_);
   diagnostics_.use_links(*links_);
@@ -121,6 +122,7 @@ Communicator::~Communicator() {
 
 void Communicator::retire() {
   current_ = nullptr;
+  shown_.reset();
   host_ranks_.reset();
   while (!on_.empty()) on_.pop_back();
   links_.reset();

@@ -28,6 +28,7 @@
 #include "comm/join_options.hpp"
 #include "comm/planner.hpp"
 #include "comm/pre_mul_scalars.hpp"
+#include "comm/rank_status.hpp"
 #include "control/endpoint.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
@@ -198,6 +199,7 @@ class Communicator {
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
   exec::Backoff backoff_;
+  std::optional<ShownRank> shown_;
   const std::shared_ptr<CutOffCall> cut_off_ = std::make_shared<CutOffCall>();
   std::vector<std::unique_ptr<BackendCalls>> on_;  // by backend, the host's first
   PreMulScalars pre_mul_scalars_;

@@ -13,6 +13,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
+#include "control/status/status.hpp"
 #include "link/wire.hpp"
 
 namespace tutti::comm {
@@ -61,6 +62,7 @@ std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoa
                                                    const control::Endpoint& endpoint) {
   const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
   return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
+    if (key == control::kStatusKey) return control::StatusBook::of_this_process().answer();
     if ((key & kKinds) != kWaits) return board->answer(key);
     const auto asker = static_cast<Rank>(key & 0x7fffffff);
     return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());

@@ -338,9 +338,9 @@ void ControlClient::resolve(uint64_t ticket, Answer answer) {
   const auto found = questions_.find(ticket);
   if (found == questions_.end()) return;  // timed out
   control_.loop().cancel(found->second.timer);
-  std::promise<Answer> promise = std::move(found->second.answer);
+  const auto then = std::move(found->second.answer);
   questions_.erase(found);
-  promise.set_value(std::move(answer));
+  then(std::move(answer));
 }
 
 void ControlClient::resolve_all_to(Rank peer) {

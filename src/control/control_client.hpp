@@ -71,6 +71,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
   std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks);
   std::future<Answer> ask_board(Rank peer, uint64_t call, Deadline deadline);
+  /// The same on the control thread, which gets the answer there.
+  void ask(Rank peer, uint64_t call, Deadline deadline, std::function<void(Answer)> then);
+  /// Are the ranks known? Control thread.
+  bool has_members() const { return !members_.empty(); }
   Guarded<std::string(uint64_t)>& board() { return board_; }
   Services& services() { return services_; }
   Streams& streams() { return streams_; }
@@ -94,7 +98,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
  private:
   enum class Membership : uint8_t { Present, Left, Lost };
   struct Question {
-    std::promise<Answer> answer;
+    std::function<void(Answer)> answer;
     Rank peer = kNoRank;  // the rank that was asked
     EventLoop::Id timer = 0;
   };

@@ -191,21 +191,25 @@ std::future<ControlClient::Answer> ControlClient::ask_board(Rank peer, uint64_t 
   auto promise = std::make_shared<std::promise<Answer>>();
   auto future = promise->get_future();
   control_.loop().post([self = shared_from_this(), promise, peer, call, deadline] {
-    if (!self->channel_) return promise->set_value(std::nullopt);
-    const uint64_t ticket = ++self->tickets_;
-    Question& question = self->questions_[ticket];
-    question.answer = std::move(*promise);
-    question.peer = peer;
-    question.timer = self->control_.loop().at(deadline, [weak = self->weak_from_this(), ticket] {
-      if (const auto client = weak.lock()) client->resolve(ticket, std::nullopt);
-    });
-    BoardAsk ask;
-    ask.peer = peer;
-    ask.ticket = ticket;
-    ask.call = call;
-    self->channel_->send(pack(ask));
+    self->ask(peer, call, deadline, [promise](Answer answer) { promise->set_value(std::move(answer)); });
   });
   return future;
+}
+
+void ControlClient::ask(Rank peer, uint64_t call, Deadline deadline, std::function<void(Answer)> then) {
+  if (!channel_) return then(std::nullopt);
+  const uint64_t ticket = ++tickets_;
+  Question& question = questions_[ticket];
+  question.answer = std::move(then);
+  question.peer = peer;
+  question.timer = control_.loop().at(deadline, [weak = weak_from_this(), ticket] {
+    if (const auto client = weak.lock()) client->resolve(ticket, std::nullopt);
+  });
+  BoardAsk message;
+  message.peer = peer;
+  message.ticket = ticket;
+  message.call = call;
+  channel_->send(pack(message));
 }
 
 void ControlClient::retry_services() {

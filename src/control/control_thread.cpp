@@ -113,6 +113,7 @@ ControlThread::ControlThread()
   local_member_.port = port_of(tcp_.get());
   acceptor_.open(tcp_.get());
   acceptor_.open(unix_.get());
+  status_.open();
   run_on_thread(loop_);
 }
 
@@ -229,6 +230,15 @@ std::vector<std::shared_ptr<ControlClient>> ControlThread::clients(const std::st
   const std::lock_guard lock(mutex_);
   if (const auto entry = entries_.find(name); entry != entries_.end()) {
     for (const auto& [rank, client] : entry->second.clients) all.push_back(client);
+  }
+  return all;
+}
+
+std::vector<std::shared_ptr<ControlClient>> ControlThread::all_clients() {
+  std::vector<std::shared_ptr<ControlClient>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    for (const auto& [rank, client] : entry.clients) all.push_back(client);
   }
   return all;
 }

@@ -22,6 +22,7 @@
 #include "control/acceptor.hpp"
 #include "control/event_loop.hpp"
 #include "control/messages.hpp"
+#include "control/status/status_server.hpp"
 
 namespace tutti::control {
 
@@ -67,6 +68,8 @@ class ControlThread {
   std::shared_ptr<ControlClient> client(const std::string& name, Rank rank);
   /// All ranks of a communicator that this process holds.
   std::vector<std::shared_ptr<ControlClient>> clients(const std::string& name);
+  /// Those of all communicators.
+  std::vector<std::shared_ptr<ControlClient>> all_clients();
   void remove_client(const ControlClient& client);
 
   /// The trunks of the communicator with this key, which no split made.
@@ -128,6 +131,7 @@ class ControlThread {
   EventLoop loop_;
   Acceptor acceptor_;
   Fd tcp_, unix_;
+  StatusServer status_{*this};
   Member local_member_;
   std::optional<Error> no_addresses_;
   Watch next_watch_ = 1;

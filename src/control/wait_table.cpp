@@ -134,6 +134,17 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
   return bytes;
 }
 
+std::optional<Wait> WaitTable::wait_of(uint64_t communicator, Rank rank) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [who, own] : own_) {
+    if (own.entry.wait.communicator != communicator || own.entry.wait.rank != rank) continue;
+    Wait wait = own.entry.wait;
+    wait.age_ms = milliseconds(seconds_since(own.looked));
+    return wait;
+  }
+  return std::nullopt;
+}
+
 WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double seconds) {
   WaitsReply reply;
   FieldReader reader(bytes);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ class WaitTable {
   std::string answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, uint64_t begun);
   /// Reads a reply that took `seconds`, and keeps what it says of other processes. Throws Error(ProtocolError).
   WaitsReply learn(uint64_t process, const std::string& bytes, double seconds);
+
+  /// That of a rank of this process; none if it waits for nobody, or only for a moment.
+  std::optional<Wait> wait_of(uint64_t communicator, Rank rank);
 
   /// All known waits.
   WaitGraph graph(uint64_t process);

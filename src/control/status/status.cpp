@@ -1,0 +1,86 @@
+#include "control/status/status.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "base/version.hpp"
+
+namespace tutti::control {
+namespace {
+
+uint32_t milliseconds_since(Deadline::Clock::time_point then) {
+  const double seconds = std::chrono::duration<double>(Deadline::Clock::now() - then).count();
+  return static_cast<uint32_t>(std::clamp(seconds * 1e3, 0.0, 4e9));
+}
+
+}  // namespace
+
+StatusBook& StatusBook::of_this_process() {
+  struct Held {
+    pid_t process;
+    StatusBook book;
+  };
+  static std::atomic<Held*> held{nullptr};  // never destroyed: threads may outlive main()
+  Held* now = held.load(std::memory_order_acquire);
+  while (now == nullptr || now->process != getpid()) {
+    auto fresh = std::make_unique<Held>();
+    fresh->process = getpid();
+    if (held.compare_exchange_strong(now, fresh.get(), std::memory_order_acq_rel)) return fresh.release()->book;
+  }
+  return now->book;
+}
+
+void StatusBook::add(const void* who, Source source) {
+  const std::lock_guard lock(mutex_);
+  entries_[who] = {.number = ++added_, .source = std::move(source), .changed = Clock::now()};
+}
+
+void StatusBook::remove(const void* who) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(who);
+}
+
+bool StatusBook::empty() {
+  const std::lock_guard lock(mutex_);
+  return entries_.empty();
+}
+
+ProcessStatus StatusBook::read() {
+  std::map<uint64_t, RankStatus> ranks;  // by number
+  const std::lock_guard lock(mutex_);
+  for (auto& [who, entry] : entries_) {
+    RankStatus& rank = ranks[entry.number] = entry.source();
+    if (rank.entered != entry.entered || rank.left != entry.left) {
+      entry.entered = rank.entered;
+      entry.left = rank.left;
+      entry.changed = Clock::now();
+    }
+    rank.still_ms = milliseconds_since(entry.changed);
+  }
+  ProcessStatus status{.version = version(), .ranks = {}};
+  for (auto& [number, rank] : ranks) status.ranks.push_back(std::move(rank));
+  return status;
+}
+
+std::string StatusBook::answer() {
+  ProcessStatus all = read();
+  std::vector<RankStatus> ranks;
+  ranks.swap(all.ranks);
+  size_t room = kMaxEntry - pack_fields(all).size();
+  for (RankStatus& rank : ranks) {
+    const size_t bytes = pack_fields(rank).size();
+    if (bytes > room) {
+      ++all.omitted;
+      continue;
+    }
+    room -= bytes;
+    all.ranks.push_back(std::move(rank));
+  }
+  return pack_fields(all);
+}
+
+}  // namespace tutti::control

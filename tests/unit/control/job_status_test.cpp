@@ -1,0 +1,127 @@
+// What follows from the states of a job's ranks: for whom they wait in the end, and why.
+#include "control/status/job_status.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace tutti::control {
+namespace {
+
+constexpr const char* kCommunicator = "aaaa";
+
+RankStatus at(Rank rank, uint64_t entered, uint64_t left) {
+  return {.communicator = kCommunicator,
+          .title = "world",
+          .rank = rank,
+          .ranks = 4,
+          .entered = entered,
+          .left = left,
+          .call = entered == 41 ? "all_reduce(count=8, f32, sum)" : "barrier()",
+          .still_ms = 12'340,
+          .awaited = {},
+          .failure = {}};
+}
+
+RankStatus waiting(Rank rank, std::vector<Rank> on) {
+  RankStatus status = at(rank, 41, 40);
+  status.stuck_ms = 12'000;
+  status.awaited = std::move(on);
+  return status;
+}
+
+JobProcess process_of(RankStatus rank) {
+  const auto process = static_cast<uint32_t>(4700 + rank.rank);
+  return {.host = "b",
+          .process = process,
+          .state = JobProcess::State::Answers,
+          .known = {},
+          .status = {.version = "0", .ranks = {std::move(rank)}}};
+}
+
+JobProcess without_answer(Rank rank, JobProcess::State state) {
+  return {.host = "b",
+          .process = static_cast<uint32_t>(4700 + rank),
+          .state = state,
+          .known = {{.communicator = kCommunicator, .title = "world", .rank = rank}},
+          .status = {}};
+}
+
+JobStatus job_of(std::vector<JobProcess> processes) {
+  return {.host = "b", .process = processes.front().process, .processes = std::move(processes)};
+}
+
+/// Ranks 0, 1 and 3 wait: 3 for 1, 1 for 0, 0 for 2.
+JobStatus chain_to(JobProcess second) {
+  return job_of(
+      {process_of(waiting(0, {2})), process_of(waiting(1, {0})), std::move(second), process_of(waiting(3, {1}))});
+}
+
+TEST(JobStatus, NamesTheRankAtTheEndOfAllWaits) {
+  EXPECT_EQ(
+      verdicts(chain_to(process_of(at(2, 40, 40)))),
+      (std::vector<std::string>{"world: ranks 0, 1, 3 wait, directly or not, for rank 2 (process 4702 on b), which has "
+                                "not entered all_reduce(count=8, f32, sum), call 41: its last call was barrier(), "
+                                "call 40, and it has made none for 12.3 s"}));
+  EXPECT_NE(
+      verdicts(chain_to(process_of(at(2, 40, 39)))).at(0).find("call 41: it is in barrier(), call 40, for 12.3 s"),
+      std::string::npos);
+  EXPECT_NE(
+      verdicts(chain_to(process_of(at(2, 41, 40)))).at(0).find("which is in all_reduce(count=8, f32, sum), call 41"),
+      std::string::npos);
+}
+
+TEST(JobStatus, SaysWhereAProcessIsGoneOrSilent) {
+  EXPECT_NE(verdicts(chain_to(without_answer(2, JobProcess::State::Gone))).at(0).find("whose process is gone"),
+            std::string::npos);
+  EXPECT_NE(
+      verdicts(chain_to(without_answer(2, JobProcess::State::Silent))).at(0).find("does not answer: it is stopped"),
+      std::string::npos);
+}
+
+TEST(JobStatus, FindsTheCallOfTheSameProcessThatWaitsElsewhere) {
+  JobProcess busy = process_of(at(2, 40, 40));
+  RankStatus other = waiting(1, {0});
+  other.communicator = "bbbb";
+  other.title = "split of world";
+  busy.status.ranks.push_back(other);
+  const auto all = verdicts(chain_to(std::move(busy)));
+  ASSERT_EQ(all.size(), 2u) << "the other communicator's wait is told too";
+  EXPECT_NE(all[0].find("its process waits, as rank 1 of split of world, in all_reduce"), std::string::npos) << all[0];
+}
+
+TEST(JobStatus, TellsRanksThatWaitForEachOther) {
+  EXPECT_EQ(verdicts(job_of({process_of(waiting(0, {1})), process_of(waiting(1, {0})), process_of(at(2, 41, 41))})),
+            std::vector<std::string>{"world: ranks 0, 1 wait for each other"});
+}
+
+TEST(JobStatus, HasNothingToSayWhereNobodyWaits) {
+  EXPECT_TRUE(verdicts(job_of({process_of(at(0, 41, 40)), process_of(at(1, 40, 40))})).empty());
+}
+
+TEST(StatusBook, RemembersSinceWhenNothingHasChanged) {
+  StatusBook book;
+  RankStatus now = at(0, 3, 2);
+  book.add(&now, [&now] { return now; });
+  EXPECT_LT(book.read().ranks.at(0).still_ms, 1000u) << "since it was added, whatever its source says";
+  EXPECT_EQ(book.read().ranks.at(0).entered, 3u);
+  book.remove(&now);
+  EXPECT_TRUE(book.empty());
+}
+
+TEST(StatusBook, LeavesOutWhatAnAnswerHasNoRoomFor) {
+  StatusBook book;
+  RankStatus long_one = at(0, 3, 2);
+  long_one.failure = std::string(kMaxSmall, 'x');
+  std::vector<int> many(10);
+  for (int& who : many) book.add(&who, [&] { return long_one; });
+  const std::string bytes = book.answer();
+  EXPECT_LE(bytes.size(), kMaxEntry);
+  const auto status = unpack_fields<ProcessStatus>(bytes);
+  EXPECT_EQ(status.ranks.size() + status.omitted, many.size());
+  EXPECT_GT(status.omitted, 0u);
+  EXPECT_GT(status.ranks.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tutti::control

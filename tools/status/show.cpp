@@ -1,0 +1,100 @@
+#include "tools/status/show.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/counted.hpp"
+#include "base/format.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// "0-2, 5".
+std::string ranges(std::vector<int64_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
+    if (end - i > 1) text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+/// Ranks of a communicator in the same state.
+struct Line {
+  int64_t order = 0;  ///< calls entered; a rank of which nothing is known comes first
+  std::vector<int64_t> ranks;
+  double seconds = 0;  ///< the longest
+  std::string where;   ///< of the first
+};
+
+/// What a rank does, but for how long.
+std::string doing(const ordered_json& process, const ordered_json& rank) {
+  const std::string state = process["state"];
+  if (state == "gone") return "its process is gone";
+  if (state == "silent") return "its process does not answer";
+  if (rank.contains("failure")) return fmt::format("failed: {}", rank["failure"].get<std::string>());
+  const auto entered = rank["entered"].get<uint64_t>(), left = rank["left"].get<uint64_t>();
+  const auto call = rank["call"].get<std::string>();
+  const std::string named = entered == 0 ? call : fmt::format("{}, call {}", call, entered);
+  if (rank.contains("waits_for")) {
+    return fmt::format("in {}, waiting for {}", named, "rank " + ranges(rank["waits_for"].get<std::vector<int64_t>>()));
+  }
+  if (left < entered) return fmt::format("in {}", named);
+  return call.empty() ? "has made no call" : fmt::format("after {}", named);
+}
+
+std::string seconds_text(const std::string& doing, double seconds) {
+  if (seconds < 1) return "";
+  return fmt::format("{}for {:.0f} s", doing.find("after") == 0 ? ", in no call " : ", ", seconds);
+}
+
+}  // namespace
+
+std::string status_text(const ordered_json& page) {
+  std::map<std::string, std::map<std::string, Line>> communicators;  // by title, then by what ranks do
+  std::map<std::string, int64_t> sizes;
+  size_t silent = 0;
+  for (const ordered_json& process : page["processes"]) {
+    if (process["state"] != "answers") ++silent;
+    for (const ordered_json& rank : process["ranks"]) {
+      const std::string name =
+          fmt::format("{} ({})", rank["title"].get<std::string>(), rank["communicator"].get<std::string>());
+      sizes[name] = std::max(sizes[name], rank.value("ranks", int64_t{0}));
+      Line& line = communicators[name][doing(process, rank)];
+      if (line.ranks.empty()) {
+        line.order = rank.value("entered", int64_t{-1});
+        line.where =
+            fmt::format("process {} on {}", process["process"].get<int64_t>(), process["host"].get<std::string>());
+      }
+      line.ranks.push_back(rank["rank"]);
+      line.seconds = std::max(line.seconds, rank.value("waits_seconds", rank.value("still_seconds", 0.0)));
+    }
+  }
+  std::string text = fmt::format(
+      "process {} on {}: {} of its job{}\n", page["process"].get<int64_t>(), page["host"].get<std::string>(),
+      page["processes"].size() == 1 ? "one process" : fmt::format("{} processes", page["processes"].size()),
+      silent > 0 ? fmt::format(", {} without an answer", silent) : "");
+  for (const auto& [name, lines] : communicators) {
+    text += fmt::format("{}: {}\n", name, counted(static_cast<uint64_t>(sizes[name]), "rank"));
+    std::vector<std::pair<std::string, Line>> sorted(lines.begin(), lines.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
+    for (const auto& [what, line] : sorted) {
+      text +=
+          fmt::format("  {} {}: {}{}{}\n", line.ranks.size() == 1 ? "rank" : "ranks", ranges(line.ranks), what,
+                      seconds_text(what, line.seconds), line.ranks.size() == 1 ? fmt::format(" ({})", line.where) : "");
+    }
+  }
+  for (const ordered_json& verdict : page["verdicts"]) text += verdict.get<std::string>() + "\n";
+  if (page["verdicts"].empty()) text += "No rank waits for another.\n";
+  return text;
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,13 @@
+// A job's status as text.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tutti::tools {
+
+/// `page`: what a process answers (control/status/job_status.hpp). Ranks that do the same are one line; those that are
+/// behind come first.
+std::string status_text(const nlohmann::ordered_json& page);
+
+}  // namespace tutti::tools

@@ -59,6 +59,8 @@ class CallBoard {
 
   uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   uint64_t finished() const { return finished_.load(std::memory_order_acquire); }
+  /// Sends and receives entered.
+  uint64_t transfers() const { return transfers_begun_.load(std::memory_order_acquire); }
   /// The call entered last, of either kind, if it is still on the board.
   std::optional<CallSpec> last() const { return find(last_.load(std::memory_order_acquire)); }
   /// Collective number `call`, if it is still on the board.

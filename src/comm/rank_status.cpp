@@ -1,5 +1,6 @@
 #include "comm/rank_status.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/hash.hpp"
@@ -19,11 +20,15 @@ control::RankStatus status_of(const control::Endpoint& endpoint, const std::stri
                              .failure = {}};
   status.left = board.finished();  // before those entered, which are then no fewer
   status.entered = board.begun();
-  if (const auto last = board.last()) status.call = describe(*last).substr(0, control::kMaxName);
+  status.transfers = board.transfers();
+  if (const auto last = board.last()) {
+    status.call = describe(*last).substr(0, control::kMaxName);
+    status.is_transfer = last->collective == Collective::SendRecv ? 1 : 0;
+  }
   if (const auto failure = endpoint.failure()) status.failure = failure->second.substr(0, control::kMaxSmall);
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (!wait) return status;
-  status.stuck_ms = wait->stuck_ms + wait->age_ms;
+  status.stuck_ms = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{wait->stuck_ms} + wait->age_ms, 4'000'000'000));
   for (const control::Awaited& awaited : wait->on) {
     if (status.awaited.size() < control::RankStatus::kMaxAwaited) status.awaited.push_back(awaited.rank);
   }

@@ -12,6 +12,7 @@ namespace tutti::control {
 namespace {
 
 constexpr double kCheckEvery = 0.2;  // seconds between two inspections of all threads
+constexpr double kStale = 2;         // seconds after which a wait that nobody has looked at is over, for people
 constexpr double kForgotten = 30;    // seconds after which a report is discarded
 constexpr size_t kMaxLearned = 512;  // processes
 
@@ -136,13 +137,16 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
 
 std::optional<Wait> WaitTable::wait_of(uint64_t communicator, Rank rank) {
   const std::lock_guard lock(mutex_);
+  std::optional<Wait> longest;
   for (const auto& [who, own] : own_) {
-    if (own.entry.wait.communicator != communicator || own.entry.wait.rank != rank) continue;
-    Wait wait = own.entry.wait;
-    wait.age_ms = milliseconds(seconds_since(own.looked));
-    return wait;
+    const Wait& wait = own.entry.wait;
+    // Of a call that has moved on, nobody looks at the wait any more; else a look is at most a second old.
+    if (wait.communicator != communicator || wait.rank != rank || seconds_since(own.looked) > kStale) continue;
+    if (longest && longest->stuck_ms >= wait.stuck_ms) continue;
+    longest = wait;
+    longest->age_ms = milliseconds(seconds_since(own.looked));
   }
-  return std::nullopt;
+  return longest;
 }
 
 WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double seconds) {

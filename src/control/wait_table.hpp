@@ -50,7 +50,7 @@ class WaitTable {
   /// Reads a reply that took `seconds`, and keeps what it says of other processes. Throws Error(ProtocolError).
   WaitsReply learn(uint64_t process, const std::string& bytes, double seconds);
 
-  /// That of a rank of this process; none if it waits for nobody, or only for a moment.
+  /// That of a rank of this process, the longest of several; none if it waits for nobody, or only for a moment.
   std::optional<Wait> wait_of(uint64_t communicator, Rank rank);
 
   /// All known waits.

@@ -2,46 +2,58 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 import unittest
 
-from support import LIMIT, TUTTI, main, start, tutti
+from support import LIMIT, TUTTI, children, main, start, tutti
+
+
+def descendants(process):
+    """Of a process; other tests have jobs too."""
+    try:
+        return [one for child in children(process) for one in [child, *descendants(child)]]
+    except FileNotFoundError:
+        return []
 
 
 class Job:
-    """Endless all-reduces of four processes."""
+    """Calls without end, by four processes."""
 
     def __init__(self, *arguments):
         self.runs = start("run", "-n", "4", "--no-prefix", "--", TUTTI, *arguments, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL)
-        until = time.time() + LIMIT
         self.ranks = {}
-        while len(self.ranks) < 4 and time.time() < until:
-            time.sleep(0.1)
-            for page in pages():
-                for process in page["processes"]:
-                    for rank in process["ranks"]:
-                        if rank["title"] == "world" and rank.get("entered", 0) > 0:
-                            self.ranks[rank["rank"]] = process["process"]
-        assert len(self.ranks) == 4, self.ranks
+        until(self.all_ranks_call)
+        if len(self.ranks) != 4:
+            self.__exit__()
+            raise AssertionError(self.ranks)
+
+    def all_ranks_call(self):
+        for process in descendants(self.runs.pid):
+            done = tutti("status", "--json", str(process))
+            if done.returncode != 0:
+                continue
+            for one in json.loads(done.stdout)["processes"]:
+                for rank in one["ranks"]:
+                    if rank["title"] == "world" and rank.get("entered", 0) > 0:
+                        self.ranks[rank["rank"]] = one["process"]
+        return len(self.ranks) == 4
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        for process in self.ranks.values():
+        for process in descendants(self.runs.pid):
             try:
                 os.kill(process, signal.SIGCONT)
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         self.runs.communicate(timeout=LIMIT)
-
-
-def pages():
-    return [json.loads(line) for line in tutti("status", "--json").stdout.splitlines()]
 
 
 def page_of(process):
@@ -106,12 +118,52 @@ class Status(unittest.TestCase):
         with Job("train", "--steps", "1000000") as job:
             self.assertEqual(len(page_of(job.ranks[3])["processes"]), 4)
 
+    def test_a_name_that_somebody_else_has_taken_is_not_asked(self):
+        with open("/proc/1/stat") as file:
+            started = file.read().rsplit(")", 1)[1].split()[19]
+        with socket.socket(socket.AF_UNIX) as taken:
+            taken.bind(f"\0tutti-status-1-{started}")
+            taken.listen()
+            done = tutti("status", "1")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("process 1 cannot be asked", done.stderr)
+
+    def test_clients_that_half_close_or_say_nothing_harm_nobody(self):
+        with Job(*ENDLESS) as job:
+            with open("/proc/net/unix") as file:
+                name = re.search(rf"@(tutti-status-{job.ranks[1]}-\d+)", file.read())[1]
+            idle = []
+            for _ in range(100):  # some are turned away
+                idle.append(socket.socket(socket.AF_UNIX))
+                idle[-1].connect("\0" + name)
+            time.sleep(0.2)
+            for one in idle:
+                one.close()
+            with socket.socket(socket.AF_UNIX) as half:
+                half.settimeout(LIMIT)
+                half.connect("\0" + name)
+                half.sendall(b"job\n")
+                half.shutdown(socket.SHUT_WR)
+                reply = b""
+                while got := half.recv(65536):
+                    reply += got
+            self.assertEqual(json.loads(reply)["process"], job.ranks[1])
+            for wrong in b"\n", b"jobs\n", b"x" * 1000, b"job\njob\n":
+                with socket.socket(socket.AF_UNIX) as rude:
+                    rude.settimeout(LIMIT)
+                    rude.connect("\0" + name)
+                    rude.sendall(wrong)
+                    try:
+                        self.assertEqual(rude.recv(100), b"")
+                    except ConnectionResetError:
+                        pass
+
     def test_a_process_that_cannot_be_asked_is_refused_with_the_reason(self):
         for process, why in [(os.getpid(), "cannot be asked: it does not use Tutti"), (4194304, "there is no process 4194304")]:
             done = tutti("status", str(process))
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(why, done.stderr)
-        for wrong in "-1", "x", "99999999999":
+        for wrong in "0", "-1", "x", "4294967295", "99999999999":
             self.assertEqual(tutti("status", wrong).returncode, 2)
 
 

@@ -1,44 +1,77 @@
 #include "tools/status/ask.hpp"
 
 #include <poll.h>
-#include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <fstream>
 #include <regex>
 #include <string>
 
 #include "base/format.hpp"
+#include "base/printable.hpp"
+#include "base/shallow_json.hpp"
 #include "base/socket.hpp"
 
 namespace tutti::tools {
 namespace {
 
-constexpr double kWithin = 5;  // seconds
+constexpr double kWithin = 5;                   // seconds
+constexpr size_t kMaxReply = size_t{64} << 20;  // bytes
 
 struct Socket {
   uint32_t process = 0;
   std::string name;
+  auto operator<=>(const Socket&) const = default;
 };
 
-/// /proc/net/unix has a line for each socket, with the name of an abstract one after an @.
+/// /proc/net/unix has a line for each socket, with the name of an abstract one after an @. Anybody may take a name.
 std::vector<Socket> sockets() {
-  const std::regex pattern(R"(@(tutti-status-(\d{1,10})-\d+)$)");
+  const std::regex pattern(R"(^\w+: \w+ \w+ \w+ \w+ \w+ +\d+ @(tutti-status-(\d{1,10})-\d+)$)");
   std::vector<Socket> all;
   std::ifstream file("/proc/net/unix");
   std::smatch found;
   for (std::string line; std::getline(file, line);) {
     if (!std::regex_search(line, found, pattern)) continue;
-    const auto process = static_cast<uint32_t>(std::stoul(found[2]));
-    // A connection to the socket has its name too.
-    if (std::any_of(all.begin(), all.end(), [&](const Socket& one) { return one.process == process; })) continue;
-    all.push_back({process, found[1]});
+    const unsigned long process = std::stoul(found[2]);
+    if (process <= INT_MAX) all.push_back({static_cast<uint32_t>(process), found[1]});
   }
-  std::sort(all.begin(), all.end(), [](const Socket& a, const Socket& b) { return a.process < b.process; });
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());  // a connection to a socket has its name too
   return all;
+}
+
+/// A connection to this process, and to no other that has taken its name.
+Fd connect_to(const Socket& socket, WaitLimit limit) {
+  Fd fd = connect_unix(socket.name, limit);
+  const int64_t user = peer_user(fd.get()), me = static_cast<int64_t>(geteuid());
+  if (peer_process(fd.get()) == static_cast<int64_t>(socket.process) && (me == 0 || user == me)) return fd;
+  throw_error(Code::InvalidArgument, "process {} is another user's", socket.process);
+}
+
+std::string reply_of(int fd, WaitLimit limit) {
+  send_all(fd, "job\n", limit);
+  std::string reply;
+  char bytes[4096];
+  while (reply.empty() || reply.back() != '\n') {
+    const ptrdiff_t got = recv_now(fd, bytes, sizeof bytes);
+    if (got < 0) break;
+    if (got == 0 || limit.deadline.passed()) await_ready(fd, POLLIN, limit);
+    reply.append(bytes, static_cast<size_t>(got));
+    if (reply.size() > kMaxReply) throw_error(Code::ProtocolError, "its answer has no end");
+  }
+  return reply;
+}
+
+/// Texts come from processes of other hosts, and go to a terminal.
+void make_printable(nlohmann::json& value) {
+  if (value.is_string()) value = printable(value.get<std::string>());
+  if (value.is_structured()) {
+    for (nlohmann::json& item : value) make_printable(item);
+  }
 }
 
 [[noreturn]] void refuse(uint32_t process) {
@@ -55,32 +88,31 @@ std::vector<Socket> sockets() {
 
 std::vector<uint32_t> processes_with_status() {
   std::vector<uint32_t> all;
-  for (const Socket& socket : sockets()) all.push_back(socket.process);
+  for (const Socket& socket : sockets()) {
+    if (all.empty() || all.back() != socket.process) all.push_back(socket.process);
+  }
   return all;
 }
 
-nlohmann::ordered_json ask_status(uint32_t process) {
-  const std::vector<Socket> all = sockets();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Socket& one) { return one.process == process; });
-  if (found == all.end()) refuse(process);
+nlohmann::json ask_status(uint32_t process) {
   const WaitLimit limit{.deadline = Deadline::in(kWithin)};
-  std::string reply;
-  try {
-    const Fd fd = connect_unix(found->name, limit);
-    send_all(fd.get(), "job\n", limit);
-    char bytes[4096];
-    for (ptrdiff_t got = 0; (got = recv_now(fd.get(), bytes, sizeof bytes)) >= 0;) {
-      if (got == 0) await_ready(fd.get(), POLLIN, limit);
-      reply.append(bytes, static_cast<size_t>(got));
+  for (const Socket& socket : sockets()) {
+    if (socket.process != process) continue;
+    try {
+      const Fd fd = connect_to(socket, limit);
+      nlohmann::json page = parse_shallow_json(reply_of(fd.get(), limit), false);
+      if (!page.is_object() || !page.contains("tutti_status")) {
+        throw_error(Code::PeerFailed, "process {} turned the question away: too many ask it at once", process);
+      }
+      make_printable(page);
+      return page;
+    } catch (const Error& error) {
+      if (error.code() == Code::InvalidArgument) continue;  // somebody else's socket
+      if (error.code() != Code::Timeout) throw;
+      throw_error(Code::Timeout, "process {} does not answer: it is stopped, or its host is overloaded", process);
     }
-  } catch (const Error& error) {
-    if (error.code() != Code::Timeout) refuse(process);
-    throw_error(Code::Timeout, "process {} does not answer: it is stopped, or its host is overloaded", process);
   }
-  const auto page = nlohmann::ordered_json::parse(reply, nullptr, false);
-  if (page.is_object() && page.contains("tutti_status")) return page;
-  throw_error(Code::InvalidArgument, "process {} refuses to answer: it is another user's, or too many ask it at once",
-              process);
+  refuse(process);
 }
 
 }  // namespace tutti::tools

@@ -10,7 +10,7 @@
 namespace tutti::tools {
 namespace {
 
-using nlohmann::ordered_json;
+using nlohmann::json;
 
 /// "0-2, 5".
 std::string ranges(std::vector<int64_t> ranks) {
@@ -35,51 +35,54 @@ struct Line {
 };
 
 /// What a rank does, but for how long.
-std::string doing(const ordered_json& process, const ordered_json& rank) {
-  const std::string state = process["state"];
+std::string doing(const json& process, const json& rank) {
+  const std::string state = process.at("state");
   if (state == "gone") return "its process is gone";
   if (state == "silent") return "its process does not answer";
-  if (rank.contains("failure")) return fmt::format("failed: {}", rank["failure"].get<std::string>());
-  const auto entered = rank["entered"].get<uint64_t>(), left = rank["left"].get<uint64_t>();
-  const auto call = rank["call"].get<std::string>();
-  const std::string named = entered == 0 ? call : fmt::format("{}, call {}", call, entered);
+  if (rank.contains("failure")) return fmt::format("failed: {}", rank.at("failure").get<std::string>());
+  const auto entered = rank.at("entered").get<uint64_t>(), left = rank.at("left").get<uint64_t>();
+  const auto call = rank.at("call").get<std::string>();
+  const bool transfer = rank.value("call_is_transfer", false);
+  const std::string named = entered == 0 || transfer ? call : fmt::format("{}, call {}", call, entered);
   if (rank.contains("waits_for")) {
-    return fmt::format("in {}, waiting for {}", named, "rank " + ranges(rank["waits_for"].get<std::vector<int64_t>>()));
+    return fmt::format("in {}, waiting for {}", named,
+                       "rank " + ranges(rank.at("waits_for").get<std::vector<int64_t>>()));
   }
   if (left < entered) return fmt::format("in {}", named);
-  return call.empty() ? "has made no call" : fmt::format("after {}", named);
+  return call.empty() ? "no call yet" : fmt::format("after {}", named);
 }
 
 std::string seconds_text(const std::string& doing, double seconds) {
   if (seconds < 1) return "";
-  return fmt::format("{}for {:.0f} s", doing.find("after") == 0 ? ", in no call " : ", ", seconds);
+  if (doing.starts_with("failed")) return "";
+  return fmt::format("{}for {:.0f} s", doing.starts_with("after") ? ", in no call " : ", ", seconds);
 }
 
 }  // namespace
 
-std::string status_text(const ordered_json& page) {
+std::string status_text(const json& page) {
   std::map<std::string, std::map<std::string, Line>> communicators;  // by title, then by what ranks do
   std::map<std::string, int64_t> sizes;
   size_t silent = 0;
-  for (const ordered_json& process : page["processes"]) {
-    if (process["state"] != "answers") ++silent;
-    for (const ordered_json& rank : process["ranks"]) {
+  for (const json& process : page.at("processes")) {
+    if (process.at("state") != "answers") ++silent;
+    for (const json& rank : process.at("ranks")) {
       const std::string name =
-          fmt::format("{} ({})", rank["title"].get<std::string>(), rank["communicator"].get<std::string>());
+          fmt::format("{} ({})", rank.at("title").get<std::string>(), rank.at("communicator").get<std::string>());
       sizes[name] = std::max(sizes[name], rank.value("ranks", int64_t{0}));
       Line& line = communicators[name][doing(process, rank)];
       if (line.ranks.empty()) {
         line.order = rank.value("entered", int64_t{-1});
-        line.where =
-            fmt::format("process {} on {}", process["process"].get<int64_t>(), process["host"].get<std::string>());
+        line.where = fmt::format("process {} on {}", process.at("process").get<int64_t>(),
+                                 process.at("host").get<std::string>());
       }
-      line.ranks.push_back(rank["rank"]);
+      line.ranks.push_back(rank.at("rank"));
       line.seconds = std::max(line.seconds, rank.value("waits_seconds", rank.value("still_seconds", 0.0)));
     }
   }
   std::string text = fmt::format(
-      "process {} on {}: {} of its job{}\n", page["process"].get<int64_t>(), page["host"].get<std::string>(),
-      page["processes"].size() == 1 ? "one process" : fmt::format("{} processes", page["processes"].size()),
+      "process {} on {}: {} of its job{}\n", page.at("process").get<int64_t>(), page.at("host").get<std::string>(),
+      page.at("processes").size() == 1 ? "one process" : fmt::format("{} processes", page.at("processes").size()),
       silent > 0 ? fmt::format(", {} without an answer", silent) : "");
   for (const auto& [name, lines] : communicators) {
     text += fmt::format("{}: {}\n", name, counted(static_cast<uint64_t>(sizes[name]), "rank"));
@@ -92,8 +95,8 @@ std::string status_text(const ordered_json& page) {
                       seconds_text(what, line.seconds), line.ranks.size() == 1 ? fmt::format(" ({})", line.where) : "");
     }
   }
-  for (const ordered_json& verdict : page["verdicts"]) text += verdict.get<std::string>() + "\n";
-  if (page["verdicts"].empty()) text += "No rank waits for another.\n";
+  for (const json& verdict : page.at("verdicts")) text += verdict.get<std::string>() + "\n";
+  if (page.at("verdicts").empty()) text += "No rank is known to wait for another.\n";
   return text;
 }
 

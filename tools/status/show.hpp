@@ -7,7 +7,7 @@
 namespace tutti::tools {
 
 /// `page`: what a process answers (control/status/job_status.hpp). Ranks that do the same are one line; those that are
-/// behind come first.
-std::string status_text(const nlohmann::ordered_json& page);
+/// behind come first. Throws nlohmann::json::exception if it is no such page.
+std::string status_text(const nlohmann::json& page);
 
 }  // namespace tutti::tools

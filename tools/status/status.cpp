@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -20,7 +21,7 @@ struct StatusOptions {
   bool json = false, watch = false;
 };
 
-void show(const nlohmann::ordered_json& page, bool json) {
+void show(const nlohmann::json& page, bool json) {
   const std::string text = json ? page.dump() + "\n" : status_text(page);
   std::fputs(text.c_str(), stdout);
 }
@@ -30,21 +31,19 @@ void show_all(bool json) {
   std::set<uint32_t> shown;
   for (const uint32_t process : processes_with_status()) {
     if (shown.contains(process)) continue;
-    nlohmann::ordered_json page;
     try {
-      page = ask_status(process);
-    } catch (const Error& error) {  // it has ended meanwhile, or is another user's
+      const nlohmann::json page = ask_status(process);
+      if (!json && !shown.empty()) fmt::print("\n");
+      show(page, json);
+      shown.insert(process);
+      for (const auto& one : page.at("processes")) {
+        if (one.at("host") == page.at("host")) shown.insert(one.at("process").get<uint32_t>());
+      }
+    } catch (const Error& error) {  // it has ended meanwhile, or does not answer
       fmt::print(stderr, "tutti status: {}\n", error.what());
-      continue;
     }
-    for (const auto& one : page["processes"]) {
-      if (one["host"] == page["host"]) shown.insert(one["process"].get<uint32_t>());
-    }
-    if (!json && shown.size() > 1 && shown.count(process) == 0) fmt::print("\n");
-    shown.insert(process);
-    show(page, json);
   }
-  if (shown.empty()) throw_error(Code::InvalidArgument, "no process of this host can be asked: none uses Tutti now");
+  if (shown.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
 }
 
 void run(const StatusOptions& options) {

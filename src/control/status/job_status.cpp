@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr uint32_t kLook = 1000;  // milliseconds between two looks at what has changed
+
 /// A rank of a communicator: what it says of itself, or null; and its process.
 struct Known {
   const RankStatus* status = nullptr;
@@ -44,7 +46,8 @@ std::string time_text(uint32_t milliseconds) {
 }
 
 std::string call_text(const RankStatus& rank) {
-  return rank.entered == 0 ? rank.call : fmt::format("{}, call {}", rank.call, rank.entered);
+  const bool numbered = rank.entered > 0 && rank.is_transfer == 0;
+  return numbered ? fmt::format("{}, call {}", rank.call, rank.entered) : rank.call;
 }
 
 /// A call of the same process that waits, in another communicator.
@@ -60,10 +63,15 @@ std::string reason(const Known& rank, const RankStatus& waiter) {
   if (rank.process == nullptr) return "of which nothing is known";
   if (rank.process->state == JobProcess::State::Gone) return "whose process is gone";
   if (rank.process->state == JobProcess::State::Silent) {
-    return "whose process does not answer: it is stopped, or its host cannot be reached";
+    return "whose process does not answer: it is stopped, or cannot be reached";
   }
-  if (rank.status == nullptr) return "which has left";
+  if (rank.status == nullptr) return "of which its process has told nothing";
   const RankStatus& its = *rank.status;
+  if (!its.failure.empty()) return fmt::format("where the communicator has failed: {}", its.failure);
+  if (waits(rank)) return fmt::format("which waits in {}, it is not known for whom", call_text(its));
+  if (waiter.is_transfer != 0 || its.left >= waiter.entered) {
+    return fmt::format("whose last call was {}, {} ago or less", call_text(its), time_text(its.still_ms + kLook));
+  }
   if (its.entered >= waiter.entered) return fmt::format("which is in {} and goes on", call_text(its));
   std::string text = fmt::format("which has not entered {}: ", call_text(waiter));
   if (const RankStatus* const other = waits_elsewhere(*rank.process, its.communicator)) {
@@ -76,31 +84,40 @@ std::string reason(const Known& rank, const RankStatus& waiter) {
   return text + fmt::format("its last call was {}, and it has made none for {}", call_text(its), since);
 }
 
-/// The ranks at which chains of waits end, or those of a circle.
-std::set<Rank> ends_of(const Ranks& ranks, Rank first, std::set<Rank>& seen) {
-  std::set<Rank> ends;
-  std::vector<Rank> todo{first};
+/// Where chains of waits lead from a rank.
+struct Reached {
+  std::set<Rank> ends;  ///< ranks that do not wait, or of which it is not known for whom
+  std::set<Rank> all;   ///< and those on the way, but `first` only if a chain leads back to it
+};
+Reached reached_from(const Ranks& ranks, Rank first) {
+  Reached reached;
+  const std::vector<Rank>& direct = ranks.at(first).status->awaited;
+  std::vector<Rank> todo(direct.begin(), direct.end());
+  if (direct.empty()) reached.ends.insert(first);
   while (!todo.empty()) {
     const Rank at = todo.back();
     todo.pop_back();
-    if (!seen.insert(at).second) continue;
+    if (!reached.all.insert(at).second) continue;
     const auto found = ranks.find(at);
-    if (found == ranks.end() || !waits(found->second)) {
-      ends.insert(at);
+    if (found == ranks.end() || !waits(found->second) || found->second.status->awaited.empty()) {
+      reached.ends.insert(at);
       continue;
     }
     for (const Rank next : found->second.status->awaited) todo.push_back(next);
   }
-  return ends;
+  return reached;
 }
 
-std::string verdict(const Ranks& ranks, const std::vector<Rank>& waiting, const std::set<Rank>& ends) {
+std::string verdict(const Ranks& ranks, const std::vector<Rank>& waiting, const Reached& reached) {
   const RankStatus& waiter = *ranks.at(waiting.front()).status;
-  if (ends.empty()) {
-    return fmt::format("{}: {} wait for each other", waiter.title, list_ranks(waiting));
+  if (reached.ends.empty()) {
+    const std::vector<Rank> circle(reached.all.begin(), reached.all.end());
+    if (circle == waiting) return fmt::format("{}: {} seem to wait for each other", waiter.title, list_ranks(waiting));
+    return fmt::format("{}: {} {} for {}, which seem to wait for each other", waiter.title, list_ranks(waiting),
+                       waiting.size() == 1 ? "waits" : "wait", list_ranks(circle));
   }
   std::vector<std::string> causes;
-  for (const Rank end : ends) {
+  for (const Rank end : reached.ends) {
     const auto found = ranks.find(end);
     const Known known = found == ranks.end() ? Known{} : found->second;
     const std::string where =
@@ -118,7 +135,9 @@ ordered_json to_page(const RankStatus& rank) {
                     {"ranks", rank.ranks},
                     {"entered", rank.entered},
                     {"left", rank.left},
+                    {"transfers", rank.transfers},
                     {"call", rank.call},
+                    {"call_is_transfer", rank.is_transfer != 0},
                     {"still_seconds", rank.still_ms / 1e3}};
   if (rank.stuck_ms > 0) {
     page["waits_seconds"] = rank.stuck_ms / 1e3;
@@ -133,13 +152,17 @@ ordered_json to_page(const RankStatus& rank) {
 std::vector<std::string> verdicts(const JobStatus& job) {
   std::vector<std::string> all;
   for (const auto& [name, ranks] : communicators(job)) {
-    std::map<std::set<Rank>, std::vector<Rank>> by_ends;
+    // By the ends, or, where chains lead round a circle, by all that they reach: that is the same for its ranks.
+    std::map<std::pair<std::set<Rank>, bool>, std::pair<Reached, std::vector<Rank>>> causes;
     for (const auto& [rank, known] : ranks) {
       if (!waits(known)) continue;
-      std::set<Rank> seen;
-      by_ends[ends_of(ranks, rank, seen)].push_back(rank);
+      Reached reached = reached_from(ranks, rank);
+      const bool on_circle = reached.ends.empty() && reached.all.contains(rank);
+      auto& cause = causes[{reached.ends.empty() ? reached.all : reached.ends, on_circle}];
+      cause.first = std::move(reached);
+      cause.second.push_back(rank);
     }
-    for (const auto& [ends, waiting] : by_ends) all.push_back(verdict(ranks, waiting, ends));
+    for (const auto& [key, cause] : causes) all.push_back(verdict(ranks, cause.second, cause.first));
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "base/version.hpp"
@@ -54,9 +55,10 @@ ProcessStatus StatusBook::read() {
   const std::lock_guard lock(mutex_);
   for (auto& [who, entry] : entries_) {
     RankStatus& rank = ranks[entry.number] = entry.source();
-    if (rank.entered != entry.entered || rank.left != entry.left) {
+    if (std::tie(rank.entered, rank.left, rank.transfers) != std::tie(entry.entered, entry.left, entry.transfers)) {
       entry.entered = rank.entered;
       entry.left = rank.left;
+      entry.transfers = rank.transfers;
       entry.changed = Clock::now();
     }
     rank.still_ms = milliseconds_since(entry.changed);

@@ -17,24 +17,26 @@ namespace tutti::control {
 
 /// One rank of one communicator.
 struct RankStatus {
-  static constexpr size_t kMaxAwaited = 16;
+  static constexpr size_t kMaxAwaited = 1024;
 
   std::string communicator;  ///< its public name, the same on all ranks
   std::string title;         ///< in messages
   Rank rank = 0, ranks = 0;
   uint64_t entered = 0, left = 0;  ///< collectives
+  uint64_t transfers = 0;          ///< sends and receives that it has entered
   std::string call;                ///< the one entered last, of any kind: "barrier()"; "": there was none
-  uint32_t still_ms = 0;           ///< it has entered and left none for so long, to a second
+  uint8_t is_transfer = 0;         ///< that call is a send or receive
+  uint32_t still_ms = 0;           ///< none of the above has changed for so long, to a second
   uint32_t stuck_ms = 0;           ///< it waits in a call in which nothing has moved for so long; 0: it does not
-  std::vector<Rank> awaited;       ///< for one of these; the first few
+  std::vector<Rank> awaited;       ///< for one of these; empty: not known
   std::string failure;             ///< why the communicator has failed; "": it has not
 
   static void fields(auto& m, auto& v) {
-    v.text(m.communicator, kMaxName);
+    v.words(m.communicator, kMaxName);
     v.words(m.title, kMaxName);
-    v.number(m.rank, m.ranks, m.entered, m.left);
+    v.number(m.rank, m.ranks, m.entered, m.left, m.transfers);
     v.words(m.call, kMaxName);
-    v.number(m.still_ms, m.stuck_ms);
+    v.number(m.is_transfer, m.still_ms, m.stuck_ms);
     v.numbers(m.awaited, kMaxAwaited);
     v.words(m.failure, kMaxSmall);
   }
@@ -80,7 +82,7 @@ class StatusBook {
   struct Entry {
     uint64_t number = 0;
     Source source;
-    uint64_t entered = 0, left = 0;
+    uint64_t entered = 0, left = 0, transfers = 0;
     Clock::time_point changed;
   };
 

@@ -34,7 +34,7 @@ class StatusServer {
  public:
   explicit StatusServer(ControlThread& control) : control_(control) {}
 
-  /// Listens from now on. Without the socket (its name is taken) there is no service, which the log says.
+  /// Listens from now on. Without the socket (its name is taken) there is no service, of which the log warns.
   void open();
 
  private:
@@ -58,12 +58,15 @@ class StatusServer {
 
   void look();
   void accept_some();
-  void on_ready(Clients::iterator client);
+  void listen();
+  void pause();
+  void on_ready(Clients::iterator client, uint32_t events);
   void read_request(Clients::iterator client);
   void write_reply(Clients::iterator client);
   void drop(Clients::iterator client);
   struct Gathering;
   void gather();
+  void ask_all(const std::shared_ptr<Gathering>& now);
   bool ask_here(const Member& member, const Then& then);
   void read_answer(Questions::iterator question);
   void resolve(Questions::iterator question, bool answered);

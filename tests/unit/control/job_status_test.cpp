@@ -92,7 +92,34 @@ TEST(JobStatus, FindsTheCallOfTheSameProcessThatWaitsElsewhere) {
 
 TEST(JobStatus, TellsRanksThatWaitForEachOther) {
   EXPECT_EQ(verdicts(job_of({process_of(waiting(0, {1})), process_of(waiting(1, {0})), process_of(at(2, 41, 41))})),
-            std::vector<std::string>{"world: ranks 0, 1 wait for each other"});
+            std::vector<std::string>{"world: ranks 0, 1 seem to wait for each other"});
+}
+
+TEST(JobStatus, TellsCirclesApartAndWhoWaitsForThem) {
+  EXPECT_EQ(verdicts(job_of({process_of(waiting(0, {1})), process_of(waiting(1, {0})), process_of(waiting(2, {3})),
+                             process_of(waiting(3, {2})), process_of(waiting(4, {0}))})),
+            (std::vector<std::string>{"world: rank 4 waits for ranks 0, 1, which seem to wait for each other",
+                                      "world: ranks 0, 1 seem to wait for each other",
+                                      "world: ranks 2, 3 seem to wait for each other"}));
+}
+
+TEST(JobStatus, ClaimsNoCircleWhereItIsNotKnownForWhomARankWaits) {
+  const auto all = verdicts(job_of({process_of(waiting(0, {1})), process_of(waiting(1, {}))}));
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_NE(
+      all[0].find("for rank 1 (process 4701 on b), which waits in all_reduce(count=8, f32, sum), call 41, it is not "
+                  "known for whom"),
+      std::string::npos)
+      << all[0];
+}
+
+TEST(JobStatus, DoesNotCompareCallsWithTransfers) {
+  RankStatus receives = waiting(0, {1});
+  receives.call = "recv(count=4, f32, from rank 1)";
+  receives.is_transfer = 1;
+  const auto all = verdicts(job_of({process_of(receives), process_of(at(1, 40, 40))}));
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_NE(all[0].find("whose last call was barrier(), call 40, 13.3 s ago or less"), std::string::npos) << all[0];
 }
 
 TEST(JobStatus, HasNothingToSayWhereNobodyWaits) {

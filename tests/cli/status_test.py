@@ -85,6 +85,8 @@ class Status(unittest.TestCase):
                     self.assertEqual(one["state"], "answers")
                     world = [rank for rank in one["ranks"] if rank["title"] == "world"]
                     self.assertRegex(world[0]["call"], r"^all_reduce\(count=16384, f32, sum\)$|^barrier")
+            launcher = json.loads(tutti("status", "--json", str(job.runs.pid)).stdout)
+            self.assertIn(launcher["process"], job.ranks.values())
             text = tutti("status", str(process)).stdout
             self.assertIn(f"process {process} on ", text)
             self.assertIn("4 processes", text)

@@ -16,6 +16,7 @@
 #include "comm/call_board.hpp"
 #include "control/bootstrap/unique_id.hpp"
 #include "control/messages.hpp"
+#include "control/status/job_status.hpp"
 #include "control/wait_table.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
@@ -117,6 +118,11 @@ void read_answers(const std::string& bytes) {
     if (board->last) comm::describe(*board->last);
   }
   comm::CallBoard::parse_blocks(bytes);
+  attempt([&] {
+    control::JobProcess process{.host = "b", .state = control::JobProcess::State::Answers};
+    process.status = unpack_fields<control::ProcessStatus>(bytes);
+    control::to_json({.host = "a", .processes = {process, process}});
+  });
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {

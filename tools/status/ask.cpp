@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <regex>
+#include <sstream>
 #include <string>
 
 #include "base/format.hpp"
@@ -74,6 +75,29 @@ void make_printable(nlohmann::json& value) {
   }
 }
 
+/// 0: there is no such process.
+uint32_t parent_of(uint32_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line, state;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(line.substr(name_end + 1));
+  uint32_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+/// Is `process` a child of `ancestor`, or a child's child: a rank of the launcher `ancestor`?
+bool descends(uint32_t process, uint32_t ancestor) {
+  constexpr int kDeepest = 32;
+  for (int i = 0; i < kDeepest && process > 1; ++i) {
+    process = parent_of(process);
+    if (process == ancestor) return true;
+  }
+  return false;
+}
+
 [[noreturn]] void refuse(uint32_t process) {
   if (kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) {
     throw_error(Code::InvalidArgument, "there is no process {}", process);
@@ -92,6 +116,13 @@ std::vector<uint32_t> processes_with_status() {
     if (all.empty() || all.back() != socket.process) all.push_back(socket.process);
   }
   return all;
+}
+
+uint32_t process_to_ask(uint32_t process) {
+  const std::vector<uint32_t> all = processes_with_status();
+  if (std::find(all.begin(), all.end(), process) != all.end()) return process;
+  const auto rank = std::find_if(all.begin(), all.end(), [&](uint32_t one) { return descends(one, process); });
+  return rank == all.end() ? process : *rank;
 }
 
 nlohmann::json ask_status(uint32_t process) {

@@ -10,6 +10,9 @@ namespace tutti::tools {
 /// The processes of this host (and network namespace) that can be asked, in the order of their numbers.
 std::vector<uint32_t> processes_with_status();
 
+/// The process itself, or, of a launcher, one of its ranks.
+uint32_t process_to_ask(uint32_t process);
+
 /// What the process says of its job; texts are printable. Throws Error(InvalidArgument) if there is no such process,
 /// it does not use Tutti, or it is another user's; Error(Timeout) if it does not answer; PeerFailed or ProtocolError if
 /// it answers something else.

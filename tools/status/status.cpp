@@ -50,7 +50,7 @@ void run(const StatusOptions& options) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   for (;;) {
     if (options.watch && terminal && !options.json) std::fputs("\033[H\033[2J", stdout);
-    options.process == 0 ? show_all(options.json) : show(ask_status(options.process), options.json);
+    options.process == 0 ? show_all(options.json) : show(ask_status(process_to_ask(options.process)), options.json);
     if (!options.watch) return;
     std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -62,8 +62,10 @@ void run(const StatusOptions& options) {
 void add_status(CLI::App& app) {
   CLI::App* command = app.add_subcommand("status", "what the ranks of a running job do, and for whom they wait");
   const auto options = std::make_shared<StatusOptions>();
-  command->add_option("PROCESS", options->process,
-                      "a process of the job, by its number; default: every job of this host");
+  command
+      ->add_option("PROCESS", options->process,
+                   "a process of the job, or its launcher, by number; default: every job of this host")
+      ->check(CLI::Range(1, INT_MAX));
   command->add_flag("--json", options->json, "one line of JSON for each job: docs/watching.md");
   command->add_flag("--watch", options->watch, "again every second, until it is stopped");
   command->footer("Example:\n  tutti status 4711\n");

@@ -21,10 +21,11 @@
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMaxClients = 64;  // at a time; more are turned away
-constexpr size_t kMaxRequest = 64;  // bytes
-constexpr double kPatience = 5;     // seconds that a client may take
-constexpr double kSilent = 0.6;     // seconds after which a process that has not answered is silent
+constexpr size_t kMaxClients = 64;    // at a time; more are turned away
+constexpr size_t kMaxQuestions = 64;  // the same
+constexpr size_t kMaxRequest = 64;    // bytes
+constexpr double kPatience = 5;       // seconds that a client may take
+constexpr double kSilent = 0.6;       // seconds after which a process that has not answered is silent
 constexpr double kPaused = 0.1;
 constexpr double kKept = 0.1;  // seconds
 
@@ -159,6 +160,7 @@ void StatusServer::gather() {
     ask_all(gathering_);
   } catch (...) {  // those who wait end by their own timers
     gathering_.reset();
+    to_ask_.clear();
     throw;
   }
 }
@@ -187,13 +189,27 @@ void StatusServer::ask_all(const std::shared_ptr<Gathering>& now) {
         if (answer) take(now->job.processes[at], *answer);
         if (--now->open == 0 && now->asked && gathering_ == now) gathered();
       };
-      if (member.host != me.host || !ask_here(member, then)) {
+      if (member.host == me.host) {
+        to_ask_.push_back({client, rank, then});
+      } else {
         client->ask(rank, kStatusKey, Deadline::in(kSilent), then);
       }
     }
   }
+  ask_next();
   now->asked = true;
   if (now->open == 0) gathered();
+}
+
+/// A host may have more processes than this one may open descriptors.
+void StatusServer::ask_next() {
+  while (!to_ask_.empty() && questions_.size() < kMaxQuestions) {
+    const ToAsk next = std::move(to_ask_.front());
+    to_ask_.pop_front();
+    if (!ask_here(next.client->member(next.rank), next.then)) {
+      next.client->ask(next.rank, kStatusKey, Deadline::in(kSilent), next.then);
+    }
+  }
 }
 
 /// Needs no rendezvous server, whose process may be the one that is stopped. False if it cannot be asked so.
@@ -239,6 +255,7 @@ void StatusServer::resolve(Questions::iterator question, bool answered) {
   control_.loop().cancel(question->timer);
   const Question done = std::move(*question);
   questions_.erase(question);
+  ask_next();
   done.then(answered ? std::optional(done.answer) : std::nullopt);
 }
 

@@ -11,6 +11,7 @@
 // time, and kept for a moment.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -24,6 +25,7 @@
 
 namespace tutti::control {
 
+class ControlClient;
 class ControlThread;
 
 /// The name of a process's socket.
@@ -55,6 +57,12 @@ class StatusServer {
     Then then;
   };
   using Questions = std::list<Question>;
+  /// A question to come.
+  struct ToAsk {
+    std::shared_ptr<ControlClient> client;
+    Rank rank = 0;
+    Then then;
+  };
 
   void look();
   void accept_some();
@@ -67,6 +75,7 @@ class StatusServer {
   struct Gathering;
   void gather();
   void ask_all(const std::shared_ptr<Gathering>& now);
+  void ask_next();
   bool ask_here(const Member& member, const Then& then);
   void read_answer(Questions::iterator question);
   void resolve(Questions::iterator question, bool answered);
@@ -78,6 +87,7 @@ class StatusServer {
   EventLoop::Id watch_ = 0;
   Clients clients_;
   Questions questions_;
+  std::deque<ToAsk> to_ask_;
   std::shared_ptr<Gathering> gathering_;  // null: none runs
   std::string kept_;                      // the last answer, until kept_until_
   Deadline::Clock::time_point kept_until_{};

@@ -25,7 +25,7 @@ MUTANTS = [
     ("the writer of a slot does not wait for room", "src/link/ll.hpp", "    return out.next - out.acked < kSlots;\n  }\n\n  /// Must",
      "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
     ("a line by LL128 is taken without its flag", "src/exec/cuda/ll_operands.hpp",
-     "complete = complete && !(has_flag(place) && parts[i].high != operands.flags[number]);", "", "ll128", "all_reduce", False),
+     "complete = complete && !(waits && parts[i].high != operands.flags[number]);", "(void)waits;", "ll128", "all_reduce", False),
     ("data by LL128 is what was there when the flag was looked for", "src/exec/cuda/ll_operands.hpp",
      "    load_parts(place, operands, j, end, parts);  // the flags have come", "    // the flags have come", "ll128", "all_reduce", False),
     ("a thread that polls overlooks its message", "src/exec/readiness.hpp",

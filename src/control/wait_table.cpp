@@ -1,11 +1,9 @@
 #include "control/wait_table.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
+#include "base/per_process.hpp"
 #include "control/parked_threads.hpp"
 
 namespace tutti::control {
@@ -38,20 +36,7 @@ size_t bytes_in_entry(const auto& item) {
 
 }  // namespace
 
-WaitTable& WaitTable::of_this_process() {
-  struct Held {
-    pid_t process;
-    WaitTable table;
-  };
-  static std::atomic<Held*> held{nullptr};  // never destroyed: threads may outlive main()
-  Held* now = held.load(std::memory_order_acquire);
-  while (now == nullptr || now->process != getpid()) {
-    auto fresh = std::make_unique<Held>();
-    fresh->process = getpid();
-    if (held.compare_exchange_strong(now, fresh.get(), std::memory_order_acq_rel)) return fresh.release()->table;
-  }
-  return now->table;
-}
+WaitTable& WaitTable::of_this_process() { return tutti::of_this_process<WaitTable>(); }
 
 void WaitTable::add_own_thread(pid_t thread) {
   const std::lock_guard lock(mutex_);

@@ -138,7 +138,7 @@ class Status(unittest.TestCase):
             for _ in range(100):  # some are turned away
                 idle.append(socket.socket(socket.AF_UNIX))
                 idle[-1].connect("\0" + name)
-            time.sleep(0.2)
+            time.sleep(0.2)  # so that they are accepted before they close
             for one in idle:
                 one.close()
             with socket.socket(socket.AF_UNIX) as half:

@@ -102,10 +102,11 @@ bool descends(uint32_t process, uint32_t ancestor) {
   if (kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) {
     throw_error(Code::InvalidArgument, "there is no process {}", process);
   }
-  throw_error(Code::InvalidArgument,
-              "process {} cannot be asked: it does not use Tutti, has not made a communicator yet, or runs in another "
-              "network namespace. Without a process, `tutti status` shows all that can be asked",
-              process);
+  throw_error(
+      Code::InvalidArgument,
+      "process {} cannot be asked: it does not use Tutti, has not made a communicator yet, is another user's, or "
+      "runs in another network namespace. Without a process, `tutti status` shows all that can be asked",
+      process);
 }
 
 }  // namespace

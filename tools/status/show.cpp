@@ -45,9 +45,13 @@ std::string doing(const json& process, const json& rank) {
   const bool transfer = rank.value("call_is_transfer", false);
   const std::string named = entered == 0 || transfer ? call : fmt::format("{}, call {}", call, entered);
   if (rank.contains("waits_for")) {
-    return fmt::format("in {}, waiting for {}", named,
-                       "rank " + ranges(rank.at("waits_for").get<std::vector<int64_t>>()));
+    const auto awaited = rank.at("waits_for").get<std::vector<int64_t>>();
+    const std::string whom = awaited.empty()       ? "others"
+                             : awaited.size() == 1 ? "rank " + ranges(awaited)
+                                                   : "one of ranks " + ranges(awaited);
+    return fmt::format("in {}, waiting for {}", named, whom);
   }
+  if (transfer) return fmt::format("in or after {}", named);
   if (left < entered) return fmt::format("in {}", named);
   return call.empty() ? "no call yet" : fmt::format("after {}", named);
 }

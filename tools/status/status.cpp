@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <set>
 #include <thread>
@@ -39,7 +40,7 @@ void show_all(bool json) {
       for (const auto& one : page.at("processes")) {
         if (one.at("host") == page.at("host")) shown.insert(one.at("process").get<uint32_t>());
       }
-    } catch (const Error& error) {  // it has ended meanwhile, or does not answer
+    } catch (const std::exception& error) {  // it has ended meanwhile, or answers nothing that can be read
       fmt::print(stderr, "tutti status: {}\n", error.what());
     }
   }

@@ -1,13 +1,10 @@
 #include "control/status/status.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <memory>
 #include <tuple>
 #include <utility>
 
+#include "base/per_process.hpp"
 #include "base/version.hpp"
 
 namespace tutti::control {
@@ -20,20 +17,7 @@ uint32_t milliseconds_since(Deadline::Clock::time_point then) {
 
 }  // namespace
 
-StatusBook& StatusBook::of_this_process() {
-  struct Held {
-    pid_t process;
-    StatusBook book;
-  };
-  static std::atomic<Held*> held{nullptr};  // never destroyed: threads may outlive main()
-  Held* now = held.load(std::memory_order_acquire);
-  while (now == nullptr || now->process != getpid()) {
-    auto fresh = std::make_unique<Held>();
-    fresh->process = getpid();
-    if (held.compare_exchange_strong(now, fresh.get(), std::memory_order_acq_rel)) return fresh.release()->book;
-  }
-  return now->book;
-}
+StatusBook& StatusBook::of_this_process() { return tutti::of_this_process<StatusBook>(); }
 
 void StatusBook::add(const void* who, Source source) {
   const std::lock_guard lock(mutex_);
@@ -43,11 +27,6 @@ void StatusBook::add(const void* who, Source source) {
 void StatusBook::remove(const void* who) {
   const std::lock_guard lock(mutex_);
   entries_.erase(who);
-}
-
-bool StatusBook::empty() {
-  const std::lock_guard lock(mutex_);
-  return entries_.empty();
 }
 
 ProcessStatus StatusBook::read() {

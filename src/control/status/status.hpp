@@ -69,7 +69,6 @@ class StatusBook {
   void add(const void* who, Source source);
   /// Returns after the source's last run.
   void remove(const void* who);
-  bool empty();
 
   ProcessStatus read();
   /// read(), as bytes: at most kMaxEntry, the rest is counted as omitted.

@@ -26,8 +26,8 @@ constexpr size_t kMaxQuestions = 64;  // the same
 constexpr size_t kMaxRequest = 64;    // bytes
 constexpr double kPatience = 5;       // seconds that a client may take
 constexpr double kSilent = 0.6;       // seconds after which a process that has not answered is silent
-constexpr double kPaused = 0.1;
-constexpr double kKept = 0.1;  // seconds
+constexpr double kPaused = 0.1;       // seconds without accepting, where no descriptor is left
+constexpr double kKept = 0.1;         // seconds for which an answer is given again
 
 bool may_ask(int fd) {
   const int64_t user = peer_user(fd);
@@ -128,12 +128,7 @@ void StatusServer::read_request(Clients::iterator client) {
   if (client->request.back() != '\n') return;
   client->asked = true;
   client->request.pop_back();
-  if (client->request == "process") {
-    const Member& me = control_.local_member();
-    JobProcess mine{.host = me.host_name, .process = me.process, .state = JobProcess::State::Answers};
-    mine.status = StatusBook::of_this_process().read();
-    client->reply = to_json({.host = me.host_name, .process = me.process, .processes = {std::move(mine)}});
-  } else if (client->request == "fields") {
+  if (client->request == "fields") {
     client->reply = StatusBook::of_this_process().answer();
   } else if (client->request == "job") {
     if (Deadline::Clock::now() >= kept_until_) return gather();  // the answer comes later

@@ -1,10 +1,9 @@
 // Answers people who ask a process how its job does: `tutti status` and others, on a UNIX socket.
 //
 // The socket has the abstract name "tutti-status-PROCESS-START", where START is the process's start in the kernel's
-// ticks since boot. Only processes of the same user, and root's, are answered. A client sends the line "job" (this
-// process and all others with which it shares a communicator) or "process" (this process alone), and gets one line of
-// JSON (control/status/job_status.hpp); then the connection ends. Processes among themselves send "fields", for a
-// ProcessStatus as bytes.
+// ticks since boot. Only processes of the same user, and root's, are answered. A client sends the line "job", and
+// gets one line of JSON about this process and all with which it shares a communicator (control/status/job_status.hpp);
+// then the connection ends. Processes among themselves send "fields", for a ProcessStatus as bytes.
 //
 // Other processes of this host are asked at their sockets, those of other hosts over the communicators' rendezvous
 // servers. One that does not answer within a moment is silent. Answers are gathered once for all who ask at the same

@@ -131,16 +131,16 @@ TEST(Select, ReducesThroughStagingMemoryArePricedBackToBack) {
   EXPECT_NEAR(bandwidth(Collective::Broadcast, "one_shot", s), all, 1e-9) << "the root copies to its output too";
   EXPECT_NEAR(bandwidth(Collective::AllReduce, "one_shot", s), all, 1e-9) << "each waits for the other";
 
-  CostInputs direct = s, cma = s, crowded = s, apart = s;
+  CostInputs direct = s, cma = s, shared = s, networked = s;
   direct.hand_over.reading = transports::ReadAccess::Direct;  // nothing is copied in
   cma.hand_over.always_cma = true;
-  apart.inside.in_place = false;
-  for (const CostInputs& other : {direct, cma, apart}) {
+  networked.inside.in_place = false;
+  for (const CostInputs& other : {direct, cma, networked}) {
     EXPECT_NEAR(bandwidth(Collective::Reduce, "one_shot", other), all, 1e-9);
     EXPECT_STREQ(DecisionTable(other).row(Collective::Reduce, kBytes, {}).algorithm->name, "recursive_doubling");
   }
-  crowded.oversubscription = 2;  // nobody waits: the core does the work of both
-  EXPECT_NEAR(bandwidth(Collective::Reduce, "one_shot", crowded), 2 * all, 1e-9);
+  shared.oversubscription = 2;  // the core does the work of both ranks
+  EXPECT_NEAR(bandwidth(Collective::Reduce, "one_shot", shared), 2 * all, 1e-9);
 }
 
 TEST(Select, PricesACallThatItsSizeClassDecides) {

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = "# A program\n\n<!-- release: written by tools/release -->\n<!-- end of release -->\n\nText.\n"
 # tools/release with other parts: each counts in a file that git ignores how often it ran.
 WITH_PARTS = """
-import re, runpy, sys
+import re, runpy, subprocess, sys, time
 sys.path.insert(0, "tools")
 import release_parts as parts
 def read(log):
@@ -22,6 +22,12 @@ def read(log):
 def part(name, command, minutes=1, page=""):
     return parts.Part(name, f"the part {name}", ("sh", "-c", f"echo {name} >>build/ran; " + command), minutes, read, page=page)
 parts.PARTS = (part("full", "echo 'figure 7 tests'; echo 'missed a goal'"), part("second", SECOND, page=PAGE))
+class SlowPopen(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        time.sleep(1 if options.get("start_new_session") else 0)
+if SLOW:
+    subprocess.Popen = SlowPopen
 sys.argv = ["tools/release", *sys.argv[1:]]
 runpy.run_path("tools/release", run_name="__main__")
 """
@@ -54,8 +60,8 @@ class Release(unittest.TestCase):
         self.git("add", "-A")
         self.git("commit", "-q", "-m", subject)
 
-    def command(self, second, *words, page=""):
-        return [sys.executable, "-B", "-c", f"SECOND, PAGE = {second!r}, {page!r}\n{WITH_PARTS}", *words]
+    def command(self, second, *words, page="", slow=False):
+        return [sys.executable, "-B", "-c", f"SECOND, PAGE, SLOW = {second!r}, {page!r}, {slow}\n{WITH_PARTS}", *words]
 
     def release(self, *words, second="echo 'figure 9 words'", page=""):
         return subprocess.run(self.command(second, *words, page=page), cwd=self.root, capture_output=True, text=True)
@@ -165,12 +171,13 @@ class Release(unittest.TestCase):
         shutil.rmtree(self.root / ".git")
         self.assertIn("tools/release: git diff: ", self.release().stderr)
 
-    def running(self):
-        """A run whose second part waits, and the process of that part."""
-        process = subprocess.Popen(self.command("echo $$ >build/pid; exec sleep 60"), cwd=self.root, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+    def running(self, slow=False):
+        """A run whose second part waits, and the process of that part. Slow: the part is there a second before Popen returns."""
+        process = subprocess.Popen(self.command("echo $$ >build/pid; exec sleep 60", slow=slow), cwd=self.root,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         pid = self.root / "build/pid"
         while not pid.exists() or not pid.read_text().endswith("\n"):
+            self.assertIsNone(process.poll(), "it ended before its second part ran")
             time.sleep(0.05)  # a process outside tells nothing else
         return process, pathlib.Path("/proc", pid.read_text().strip(), "cmdline")
 
@@ -183,7 +190,7 @@ class Release(unittest.TestCase):
 
     def test_stopped_it_keeps_what_ended_and_ends_what_runs(self):
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
-            process, part = self.running()
+            process, part = self.running(slow=number == signal.SIGTERM)
             process.send_signal(number)
             self.assertIn("stopped; the parts that ended are kept", process.communicate(timeout=30)[1])
             self.wait_for_the_end_of(part)

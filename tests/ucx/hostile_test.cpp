@@ -210,7 +210,7 @@ TEST(UcxHostile, GarbageOnTheStreamIsAnErrorThatNamesThePeer) {
       hello(ucx::Hello::kMagic, ucx::kMaxAddress + 1),
       hello(ucx::Hello::kMagic, ~0u),
       "short",
-      hello(ucx::Hello::kMagic, 100) + "too few",
+      hello(ucx::Hello::kMagic, 100).append("too few"),
   };
   for (const std::string& bytes : all) {
     RankGroup group(2, false);

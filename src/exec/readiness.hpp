@@ -99,7 +99,9 @@ struct Readiness {
     }
     if (group.is_first(to != nullptr)) wait(lane, missing_room(rank, *to), rank.out[to->link]);
     if (group.any(to != nullptr)) return Outcome::Waiting;
-    return group.leader() && op.slot == Slot::Stage ? stage_ready(rank, lane, *rank.stages[op.stage]) : outcome;
+    if (op.slot != Slot::Stage) return outcome;
+    group.sync_pollers();  // they have noted how far their readers are, which the leader is about to read
+    return group.leader() ? stage_ready(rank, lane, *rank.stages[op.stage]) : outcome;
   }
 
   /// Waits for all that is not a message, nor room for one, and skips what this round does not have.

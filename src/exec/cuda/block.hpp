@@ -54,6 +54,8 @@ class BlockGroup {
     ptx::sync_warp(poll_mask());
     return static_cast<Outcome>(ptx::shuffle(poll_mask(), static_cast<uint32_t>(outcome), 0));
   }
+  /// A barrier of those that poll.
+  TUTTI_DEVICE static void sync_pollers() { ptx::sync_warp(poll_mask()); }
   TUTTI_DEVICE static bool any(bool value) { return ptx::ballot(poll_mask(), value) != 0; }
   TUTTI_DEVICE static bool is_first(bool value) {
     const uint32_t those = ptx::ballot(poll_mask(), value);

@@ -183,21 +183,23 @@ class Ll128Operands {
         first_(static_cast<uint32_t>(segment.at)),
         last_(first_ + static_cast<uint32_t>(segment.bytes)) {}
 
-  /// Calls body(place) for each place of the thread: the number of a part of a line. All of a warp have equally many.
+  /// Calls body(place) for each place of the thread: the number of a part of a line. All of a warp have equally many:
+  /// what lies beyond the end is waited for with the others, and not stored.
   template <class Body>
   TUTTI_DEVICE void each_place(Body&& body) const {
     if (first_ == last_) return;
-    const uint32_t begin = line_of(first_) * kParts, end = (line_of(last_ - 1) + 1) * kParts;
     TUTTI_HD_ROLLED
-    for (uint32_t part = begin + ptx::thread_index(); part - ptx::lane_index() < end; part += ptx::block_size()) {
-      body(part < end ? part : end - kParts + part % kParts);  // beyond the end: the last line once more
+    for (uint32_t part = line_of(first_) * kParts + ptx::thread_index(); part - ptx::lane_index() < end();
+         part += ptx::block_size()) {
+      body(part);
     }
   }
 
-  /// As LlOperands::load().
+  /// As LlOperands::load(). Beyond the end: the last line once more.
   template <uint32_t kCount>
-  TUTTI_DEVICE void load(uint32_t place, const BlockOperands& operands, uint32_t j, uint32_t end,
+  TUTTI_DEVICE void load(uint32_t part, const BlockOperands& operands, uint32_t j, uint32_t end,
                          ptx::Pack (&loaded)[kCount]) const {
+    const uint32_t place = part < this->end() ? part : this->end() - kParts + part % kParts;
     ptx::Words parts[kCount];
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
@@ -224,6 +226,7 @@ class Ll128Operands {
   }
 
   TUTTI_DEVICE void store(uint32_t place, unsigned char* to, unsigned char* slot, const ptx::Pack& pack) const {
+    if (place >= end()) return;
     TUTTI_HD_UNROLLED
     for (uint32_t i = 0; i < 2; ++i) {
       const uint64_t word = pack.words[2 * i] | uint64_t{pack.words[2 * i + 1]} << 32;
@@ -235,6 +238,8 @@ class Ll128Operands {
   static constexpr uint32_t kWords = Ll128::kWords, kParts = 8;
 
   TUTTI_DEVICE static uint32_t line_of(uint32_t byte) { return (1 + byte / link::kLineData) / kWords; }
+  /// The first place that the segment does not have. It has bytes.
+  TUTTI_DEVICE uint32_t end() const { return (line_of(last_ - 1) + 1) * kParts; }
   TUTTI_DEVICE static bool has_flag(uint32_t place) { return place % kParts == kParts - 1; }
   TUTTI_DEVICE static bool all_of_warp(bool value) { return ptx::ballot(ptx::kWholeWarp, value) == ptx::kWholeWarp; }
 

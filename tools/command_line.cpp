@@ -102,6 +102,8 @@ int obey(std::vector<std::string> arguments, AddCommands add) {
   add_perf(app, whole, status);
   add_run(app, program, status);
   add_status(app);
+  add_top(app);
+  add_trace(app);
   add_explain(app);
   add(app, whole, status);
   add_info(app);

@@ -210,4 +210,17 @@ std::optional<Address> source_towards(const Address& address) {
   return source.valid() ? std::optional(source) : std::nullopt;
 }
 
+HostPort parse_host_port(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const std::string digits = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool is_number =
+      !digits.empty() && digits.size() <= 5 && digits.find_first_not_of("0123456789") == std::string::npos;
+  const unsigned long port = is_number ? std::stoul(digits) : 0;
+  if (port == 0 || port > 65535)
+    throw_error(Code::InvalidArgument, "'{}' has no port from 1 to 65535 at its end", text);
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {.host = host, .port = static_cast<uint16_t>(port)};
+}
+
 }  // namespace tutti

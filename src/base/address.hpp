@@ -27,6 +27,13 @@ std::string to_string(const Address& address);
 /// "10.0.0.7:4711", "[fe80::1]:4711".
 std::string to_string(const Address& address, uint16_t port);
 
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+/// Reads "host:4711", "[fe80::1]:4711", ":4711". Throws Error(InvalidArgument) without a port from 1 to 65535.
+HostPort parse_host_port(const std::string& text);
+
 /// The operating system's form. Throws Error(InvalidArgument) unless `address.valid()`.
 sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length);
 

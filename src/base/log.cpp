@@ -3,34 +3,22 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 
+#include "base/private_file.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti {
 namespace {
 
-/// TUTTI_LOG_FILE with what %h and %p stand for.
-std::string log_path(std::string text) {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  const auto put = [&](const char* sign, const std::string& value) {
-    for (size_t at = 0; (at = text.find(sign, at)) != std::string::npos; at += value.size()) text.replace(at, 2, value);
-  };
-  put("%h", host);
-  put("%p", std::to_string(getpid()));
-  return text;
-}
-
 /// The file of TUTTI_LOG_FILE; stderr without one, or where it cannot be opened: then `why` says so.
 spdlog::sink_ptr log_sink(std::string& why) {
   try {
     if (const std::string& file = env().log_file; !file.empty()) {
-      return std::make_shared<spdlog::sinks::basic_file_sink_mt>(log_path(file));
+      return std::make_shared<spdlog::sinks::basic_file_sink_mt>(path_of_process(file));
     }
   } catch (const spdlog::spdlog_ex& error) {
     why = error.what();

@@ -46,6 +46,17 @@ std::string cache_folder() {
   return home.rfind('/', 0) == 0 ? home + "/.cache/tutti" : "";
 }
 
+std::string path_of_process(std::string path) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const auto put = [&](const char* sign, const std::string& value) {
+    for (size_t at = 0; (at = path.find(sign, at)) != std::string::npos; at += value.size()) path.replace(at, 2, value);
+  };
+  put("%h", host);
+  put("%p", std::to_string(getpid()));
+  return path;
+}
+
 std::optional<std::string> read_file(const std::string& path, size_t most, bool only_ours) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0 && (errno == ENOENT || errno == ENOTDIR)) return {};

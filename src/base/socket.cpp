@@ -1,5 +1,6 @@
 #include "base/socket.hpp"
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
@@ -96,6 +98,18 @@ Fd listen_tcp(uint16_t port) {
   return fd;
 }
 
+Fd listen_tcp(const Address& address, uint16_t port) {
+  socklen_t length = 0;
+  const sockaddr_storage at = to_sockaddr(address, port, &length);
+  Fd fd = open_socket(at.ss_family);
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), length) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    throw_error(Code::SystemError, "cannot listen at {}: {}", to_string(address, port), std::strerror(errno));
+  }
+  return fd;
+}
+
 Fd listen_tcp(uint16_t first, uint16_t last) {
   for (uint32_t port = first; port <= last; ++port) {
     if (Fd fd = try_listen_tcp(static_cast<uint16_t>(port))) return fd;
@@ -107,6 +121,25 @@ Fd listen_tcp(uint16_t first, uint16_t last) {
               "all TCP ports from {} to {} are in use on this host (TUTTI_PORTS): each process takes one, so give it "
               "more ports, or end what holds them",
               first, last);
+}
+
+Fd listen_tcp_shared(const std::string& where) {
+  const HostPort at = parse_host_port(where);
+  if (at.host.empty()) throw_error(Code::InvalidArgument, "'{}' has no host before its port", where);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  const int error = getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &found);
+  if (error != 0) throw_error(Code::InvalidArgument, "'{}' is not an address: {}", where, gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
+  Fd fd = open_socket(found->ai_family);
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+  if (bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
+  }
+  return fd;
 }
 
 uint16_t port_of(int fd) {

@@ -24,8 +24,13 @@ struct WaitLimit {
 
 /// Listens on all interfaces, IPv4 and IPv6, at `port` (0: any free one). Throws Error(SystemError).
 Fd listen_tcp(uint16_t port);
-/// The same at the first free port from `first` to `last`. Throws Error(SystemError) if all are in use.
+/// The same at one address of this host alone.
+Fd listen_tcp(const Address& address, uint16_t port);
+/// The same as the first at the first free port from `first` to `last`. Throws Error(SystemError) if all are in use.
 Fd listen_tcp(uint16_t first, uint16_t last);
+/// Listens at "host:port" or "[v6]:port", where other processes of this user may listen too: the kernel gives each
+/// connection to one of them. Throws Error(InvalidArgument | SystemError).
+Fd listen_tcp_shared(const std::string& where);
 /// The port a socket is bound to.
 uint16_t port_of(int fd);
 /// Listens under an abstract name. Throws Error(SystemError), InvalidArgument if the name is too long (> 100 bytes).

@@ -21,13 +21,6 @@ static_assert(control::kMaxRanks < 1 << 20 &&
 
 static_assert(std::endian::native == std::endian::little, "a spec's words are sent as they are");
 
-/// Words from a peer, if they are a valid spec.
-std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
-  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
-  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > CallSpec::kFlags) return std::nullopt;
-  return std::bit_cast<CallSpec>(std::array{kinds, count});
-}
-
 /// The reply to a question. A missing spec has kinds = ~0.
 struct BoardBytes {
   uint64_t begun, finished, kinds, count, last_kinds, last_count, repeats;
@@ -35,6 +28,14 @@ struct BoardBytes {
 constexpr uint64_t kAbsent = ~uint64_t{0};
 
 }  // namespace
+
+std::optional<CallSpec> unpack_spec(uint64_t kinds, uint64_t count) {
+  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > CallSpec::kFlags) return std::nullopt;
+  return std::bit_cast<CallSpec>(std::array{kinds, count});
+}
+
+uint64_t number_of_transfer(uint64_t key) { return key & 0xffffffff; }
 
 uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
   return kTransfer | static_cast<uint64_t>(sends) << 62 | static_cast<uint64_t>(peer & 0x3fffffff) << 32 |
@@ -57,7 +58,7 @@ std::optional<CallSpec> CallBoard::Entry::read(uint64_t wanted) const {
   const uint64_t k = kinds.load(std::memory_order_acquire);
   const uint64_t c = count.load(std::memory_order_acquire);
   if (key.load(std::memory_order_relaxed) != wanted) return std::nullopt;
-  return unpack(k, c);
+  return unpack_spec(k, c);
 }
 
 void CallBoard::enter(uint64_t call, const CallSpec& spec) {
@@ -135,8 +136,8 @@ std::optional<BoardAnswer> CallBoard::parse(const std::string& text) {
   BoardBytes bytes;
   if (text.size() != sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, text.data(), sizeof bytes);
-  return BoardAnswer{bytes.begun, bytes.finished, unpack(bytes.kinds, bytes.count),
-                     unpack(bytes.last_kinds, bytes.last_count), bytes.repeats != 0};
+  return BoardAnswer{bytes.begun, bytes.finished, unpack_spec(bytes.kinds, bytes.count),
+                     unpack_spec(bytes.last_kinds, bytes.last_count), bytes.repeats != 0};
 }
 
 }  // namespace tutti::comm

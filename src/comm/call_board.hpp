@@ -29,6 +29,11 @@ struct BoardAnswer {
 /// The key of a send or receive: the `number`-th of the board's rank to (from) `peer`. Never equal to a collective's
 /// number.
 uint64_t transfer_key(bool sends, Rank peer, uint64_t number);
+/// The lower 32 bits of its number.
+uint64_t number_of_transfer(uint64_t key);
+
+/// A spec from its words: CallSpec::kinds() and its count. Empty if they are not a valid one's.
+std::optional<CallSpec> unpack_spec(uint64_t kinds, uint64_t count);
 
 /// The key for the block lengths of collective number `call`, a vector call, from rank `first` on. Never equal to a
 /// transfer's key or a collective's number.
@@ -62,7 +67,8 @@ class CallBoard {
   /// Sends and receives entered.
   uint64_t transfers() const { return transfers_begun_.load(std::memory_order_acquire); }
   /// The call entered last, of either kind, if it is still on the board.
-  std::optional<CallSpec> last() const { return find(last_.load(std::memory_order_acquire)); }
+  std::optional<CallSpec> last() const { return find(last_key()); }
+  uint64_t last_key() const { return last_.load(std::memory_order_acquire); }
   /// Collective number `call`, if it is still on the board.
   std::optional<CallSpec> collective(uint64_t call) const { return collectives_[call % kEntries].read(call); }
 

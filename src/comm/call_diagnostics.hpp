@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/call_board.hpp"
+#include "comm/call_trace.hpp"
 #include "comm/join_options.hpp"
 #include "comm/planner.hpp"
 #include "comm/stalls.hpp"
@@ -39,6 +40,8 @@ class CallDiagnostics final : public exec::Observer {
   void end() { stalls_.end(); }
   /// Sets the communicator's links, once there are any.
   void use_links(const exec::Links& links) { links_ = &links; }
+  /// Writes long waits into it.
+  void use_trace(CallTrace& trace) { trace_ = &trace; }
   const std::string& title() const { return stalls_.title(); }
 
   /// Fails the communicator with `reason`. Returns this rank's error: its own call, and the first failure's reason.
@@ -50,6 +53,9 @@ class CallDiagnostics final : public exec::Observer {
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
+  void waited(Rank peer, Deadline::Clock::time_point since) override {
+    if (trace_ != nullptr) trace_->waited(own_board_, peer, since);
+  }
   Status failed() override;
   /// failed(), and for what the call waited when it was ended.
   Status cut_off_by_failure(const exec::Stall& stall);
@@ -96,6 +102,7 @@ class CallDiagnostics final : public exec::Observer {
   const Timeouts& timeouts_;
   Stalls stalls_;
   const exec::Links* links_ = nullptr;
+  CallTrace* trace_ = nullptr;
   uint64_t call_ = 0;           // number of the collective; 0 in a group
   CallSpec spec_;               // the collective
   const char* algorithm_ = "";  // of the collective, once it is chosen

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
@@ -26,6 +27,13 @@ Error cause_of(const Error& error, const control::JoinTerms& terms) {
   const Deadline deadline = Deadline::in(error.code() == Code::PeerFailed ? kKnownWithin : 0);
   while (terms.stop->load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
   return terms.stop->load(std::memory_order_acquire) != 0 ? terms.why() : error;
+}
+
+/// "shm, tcp": those that serve a rank's peers.
+std::string transports_of(const RankReport& report) {
+  std::set<std::string> all;
+  for (const auto& [relation, names] : report.fabric.routes) all.insert(names);
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
@@ -74,19 +82,22 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
 Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts)
     : endpoint_(std::move(endpoint)),
       timeouts_(timeouts),
-      diagnostics_(*endpoint_, *board_, std::move(title), timeouts_) {}
+      diagnostics_(*endpoint_, *board_, std::move(title), timeouts_) {
+  diagnostics_.use_trace(*trace_);
+}
 
 void Communicator::wire_up(JoinOptions options) {
   compare_configurations(*endpoint_);
   std::vector<std::string> hosts;
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
   groups_ = options.groups != nullptr ? std::move(options.groups) : groups_of(hosts, env().groups);
-  endpoint_->serve_board(board_service(board_, *endpoint_));
-  shown_.emplace(*endpoint_, title(), board_);
+  endpoint_->serve_board(board_service({log_, board_}, *endpoint_));
+  shown_.emplace(*endpoint_, title(), log_);
   fabric_ = std::make_unique<Fabric>(*endpoint_, timeouts_.of_init(), std::move(options.arenas));
   links_ = std::make_unique<exec::Links>(*fabric_);
   diagnostics_.use_links(*links_);
   on_.push_back(std::make_unique<BackendCalls>(make_host_backend(), rank(), ranks()));
+  on_.front()->planner().count_in(log_->totals);
   const auto& others = exec::backends();
   options.processors.resize(others.size(), exec::kNoProcessor);
   for (size_t i = 0; i < others.size(); ++i) {
@@ -99,6 +110,7 @@ void Communicator::wire_up(JoinOptions options) {
                                                                        .backoff = backoff_,
                                                                        .observer = diagnostics_,
                                                                        .cut_off = cut_off_}));
+    if (on_.back()->refused().empty()) on_.back()->planner().count_in(log_->totals);
   }
 }
 
@@ -157,6 +169,7 @@ void Communicator::agree(bool groups_given) {
   for (size_t i = 1; i < on_.size(); ++i) on_[i]->agree(agreed, groups_, Deadline::in(timeouts_.of_init()));
   inputs_ = agreed.inputs;
   host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
+  shown_.emplace(*endpoint_, title(), log_, transports_of(agreed.reports[static_cast<size_t>(rank())]));
   log_decisions(std::move(agreed));
 }
 
@@ -225,6 +238,7 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
   }
   if (!driven) return nullptr;
   diagnostics_.end();  // it may have waited for staging memory
+  trace_->leave(status.code);
   abort_driven();
   return nullptr;
 }
@@ -232,7 +246,13 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
 exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow) {
   BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
-  if (on.is_driven()) diagnostics_.begin(calls_, call.spec);
+  log_->totals.enter(call.spec.collective);
+  if (on.is_driven()) {
+    trace_->enter(calls_, call.spec);
+    diagnostics_.begin(calls_, call.spec);
+  } else {
+    trace_->enqueue(calls_, call.spec);
+  }
   if (call.spec.is_vector) return begin_vector(on, call);
   const KnownCall& known = on.is_driven() ? on.planner().collective(call) : on.plan(call);
   exec::Binding binding{.in = call.in,
@@ -267,6 +287,7 @@ exec::Pending* Communicator::enqueue_asynchronously(BackendCalls& on, const Prep
   if (prepared.row.method->counted_apart) board_->uncount();
   on.enqueued().add(calls_, prepared.key.spec, prepared);
   exec::Pending* const none = enqueue(on, prepared, binding);
+  count(prepared);
   if (on.backend().repeats()) board_->repeat();
   board_->leave(calls_);
   return none;
@@ -314,8 +335,21 @@ void Communicator::enter_transfers(Work work) {
   for (const Call& call : work) {
     if (call.spec.root == rank()) continue;
     const uint64_t number = ++transfer_counts_[{call.spec.root, call.spec.sends}];
-    board_->enter_transfer(transfer_key(call.spec.sends, call.spec.root, number), call.spec);
+    const uint64_t key = transfer_key(call.spec.sends, call.spec.root, number);
+    board_->enter_transfer(key, call.spec);
+    on_[call.backend]->is_driven() ? trace_->enter(key, call.spec) : trace_->enqueue(key, call.spec);
     group_.push_back({call, number});
+  }
+}
+
+void Communicator::count_transfers() {
+  for (const NumberedCall& transfer : group_) {
+    const CallSpec& spec = transfer.call.spec;
+    const uint64_t bytes = spec.count * size_of(spec.type);
+    CallTotal& total = log_->totals.of(spec);
+    CallTotal::add(total.calls, 1);
+    CallTotal::add(total.bytes, bytes);
+    CallTotal::add(spec.sends ? total.sent : total.received, bytes);
   }
 }
 
@@ -343,6 +377,7 @@ exec::Pending* Communicator::begin_transfers(Work work, Status& status) {
     const Prepared& prepared = on.planner().transfers(group_);
     if (!on.is_driven()) on.enqueued().add(group_, prepared.algorithm);
     pending = enqueue(on, prepared, {.stream = stream, .numbered = false});
+    if (!on.is_driven()) count(prepared);
   }
   for (const Call& call : work) {
     if (call.stream != stream) backend.order(stream, call.stream);
@@ -351,6 +386,7 @@ exec::Pending* Communicator::begin_transfers(Work work, Status& status) {
 }
 
 Status Communicator::failure_status(Status& found) {
+  leave_trace();
   const bool is_told = control::said_by(rank(), found.text) == found.text;
   if (has_failed() && is_told) return std::move(found);
   return diagnostics_.link_failed(found.code, found.text);  // an engine detected it: a consequence, if it has failed
@@ -358,6 +394,7 @@ Status Communicator::failure_status(Status& found) {
 
 Status Communicator::failure() const {
   if (!has_failed()) return {};
+  leave_trace();
   if (Status cut_off = cut_off_->status(); !cut_off.ok()) return cut_off;
   const auto first = endpoint_->failure();
   return first ? Status{first->first, control::said_by(rank(), first->second)} : Status{};

@@ -21,6 +21,7 @@
 #include "comm/call.hpp"
 #include "comm/call_board.hpp"
 #include "comm/call_diagnostics.hpp"
+#include "comm/call_log.hpp"
 #include "comm/decision_log.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
@@ -98,10 +99,11 @@ class Communicator {
   void finish(exec::Pending& pending, Status& status) {
     board_->leave(calls_);
     diagnostics_.end();
+    trace_->leave(pending.status().code);
     if (!pending.status().ok()) {
       status = failure_status(pending.status());
     } else {
-      sent_ += current_->execution->sent();
+      count(*current_);
     }
   }
   void end_ticket() {  // only the thread whose ticket is served writes it
@@ -119,7 +121,7 @@ class Communicator {
   /// How the last call was executed. Only the thread whose ticket is served.
   CallInfo last_call();
   /// Bytes that this rank's calls have sent. Only the thread whose ticket is served.
-  uint64_t sent() const { return sent_; }
+  uint64_t sent() const { return log_->totals.sum(&CallTotal::sent); }
 
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
@@ -133,7 +135,10 @@ class Communicator {
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
   std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
-  void abort() { endpoint_->abort(); }
+  void abort() {
+    endpoint_->abort();
+    leave_trace();
+  }
   /// Fails it on all ranks; the text begins with this rank.
   void fail(Code code, const std::string& text);
   /// The first failure; Ok if there is none.
@@ -181,19 +186,34 @@ class Communicator {
   exec::Pending* enqueue(BackendCalls& on, const Prepared& prepared, const exec::Binding& binding);
   Status copy_to_self(Work work, exec::Backend& backend) const;
   void enter_transfers(Work work);
+  /// A call that has succeeded, or has been enqueued.
+  void count(const Prepared& made) {
+    if (made.key.spec.collective == Collective::SendRecv) return count_transfers();
+    CallTotal& total = *made.total;
+    CallTotal::add(total.calls, 1);
+    CallTotal::add(total.bytes, made.bytes);
+    CallTotal::add(total.sent, made.execution->sent());
+    CallTotal::add(total.received, made.execution->received());
+  }
   Status failure_status(Status& found);
+  void count_transfers();
+  void leave_trace() const;
   Status unusable_status() const;
   Status found_while_leaving() const;
   Deadline begin_control_call(const CallSpec& spec);
+  void fail_control_call(Code code, const char* why);
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   const std::shared_ptr<control::Endpoint> endpoint_;
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   std::atomic<bool> heard_{false};
+  mutable std::atomic<bool> trace_left_{false};  // leave_trace() has run
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   Timeouts timeouts_;
-  std::shared_ptr<CallBoard> board_ = std::make_shared<CallBoard>();
+  const std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
+  CallBoard* const board_ = &log_->board;
+  CallTrace* const trace_ = &log_->trace;
   CallDiagnostics diagnostics_;
   Groups groups_;
   std::unique_ptr<Fabric> fabric_;
@@ -214,7 +234,6 @@ class Communicator {
   uint64_t digest_ = 0;                       // of all collectives, in order
   const Prepared* current_ = nullptr;         // the running call, or the last one …
   const BackendCalls* current_on_ = nullptr;  // … and where it runs
-  uint64_t sent_ = 0;                         // bytes, by the calls that have succeeded
   struct Registered {
     uint8_t backend = 0;
     uint64_t number = 0;  // the backend's

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -11,6 +12,8 @@
 #include "base/private_file.hpp"
 #include "comm/communicator.hpp"
 #include "comm/slow_paths.hpp"
+#include "control/host.hpp"
+#include "control/status/status.hpp"
 #include "link/cma.hpp"
 #include "select/explain.hpp"
 #include "select/select.hpp"
@@ -120,6 +123,20 @@ double Communicator::predicted(const Prepared& made, const BackendCalls& on) {
     if (same && candidate.rejected.empty()) return candidate.predicted.seconds();
   }
   return 0;
+}
+
+/// The file that TUTTI_TRACE_FILE asks for, once for each communicator of the process that has failed: its ranks here
+/// are all in it.
+void Communicator::leave_trace() const {
+  if (env().trace_file.empty() || trace_left_.exchange(true)) return;
+  if (!is_new("trace of " + endpoint_->name())) return;
+  const std::string path = path_of_process(env().trace_file);
+  try {
+    write_private(path, control::StatusBook::of_this_process().trace(control::host_name()));
+    log_info("rank {}: the last calls of this process are in {}", rank(), path);
+  } catch (const std::exception& error) {  // the communicator's own error is what counts
+    log_warn("rank {}: TUTTI_TRACE_FILE is not written: {}", rank(), error.what());
+  }
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

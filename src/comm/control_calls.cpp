@@ -42,9 +42,17 @@ std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadl
 Deadline Communicator::begin_control_call(const CallSpec& spec) {
   unusable_status().throw_if_bad();
   board_->enter(++calls_, spec);
+  trace_->enter(calls_, spec);
   diagnostics_.begin(calls_, spec);
   digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
   return Deadline::in(timeouts_.of_init());
+}
+
+void Communicator::fail_control_call(Code code, const char* why) {
+  trace_->leave(code);
+  const Status status = diagnostics_.fail(code, why);
+  leave_trace();
+  status.throw_if_bad();
 }
 
 std::optional<SplitResult> Communicator::split(int colour, int key) {
@@ -58,6 +66,7 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
     }
     std::sort(members.begin(), members.end());
     board_->leave(calls_);
+    trace_->leave();
     if (colour < 0) return std::nullopt;
     std::vector<Rank> of_members;
     for (const auto& member : members) of_members.push_back(member.second);
@@ -75,9 +84,9 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
                         .leader = of_members.front()},
                        fabric_->arenas()};
   } catch (const Error& error) {
-    diagnostics_.fail(error.code(), error.what()).throw_if_bad();
+    fail_control_call(error.code(), error.what());
   } catch (const std::exception& error) {
-    diagnostics_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
+    fail_control_call(Code::OutOfMemory, error.what());
   }
   return std::nullopt;
 }

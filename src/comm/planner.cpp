@@ -148,7 +148,14 @@ Prepared Planner::make(const ProgramKey& key) {
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
   prepared.execution =
       backend_.compile(plan_for(*row.algorithm, spec.root), geometry, reduces(spec.collective) ? &reduction : nullptr);
+  set_total(prepared);
   return prepared;
+}
+
+void Planner::set_total(Prepared& prepared) const {
+  const CallSpec& spec = prepared.key.spec;
+  if (totals_ != nullptr) prepared.total = &totals_->of(spec);
+  prepared.bytes = spec.is_vector ? 0 : spec.count * size_of(spec.type);
 }
 
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
@@ -215,6 +222,7 @@ Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
   direct.rules = direct_.row.deliveries;
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
   direct_.execution = backend_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
+  set_total(direct_);
   if (on_new_program_) on_new_program_(direct_);
   return direct_;
 }

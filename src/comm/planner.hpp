@@ -14,6 +14,7 @@
 #include "base/env.hpp"
 #include "base/hash.hpp"
 #include "comm/call.hpp"
+#include "comm/call_totals.hpp"
 #include "comm/groups.hpp"
 #include "exec/backend.hpp"
 #include "link/mapped_memory.hpp"
@@ -38,6 +39,8 @@ struct Prepared {
   const char* algorithm = "";  ///< of the row
   uint64_t salt = 0;           ///< the part of the tag that is equal in all calls with this program
   std::unique_ptr<exec::Execution> execution;
+  CallTotal* total = nullptr;  ///< of its calls; null: they are not counted
+  uint64_t bytes = 0;          ///< of its count
 };
 
 /// A recent collective: its program, and where its buffers lie.
@@ -70,6 +73,9 @@ class Planner {
     groups_ = std::move(groups);
   }
 
+  /// Calls are counted in these, which must outlive the planner.
+  void count_in(CallTotals& totals) { totals_ = &totals; }
+
   /// `first` is called with every new program.
   void on_new_program(std::function<void(const Prepared&)> first) { on_new_program_ = std::move(first); }
 
@@ -98,6 +104,7 @@ class Planner {
   Prepared make_with_room(const ProgramKey& key);
   void forget_oldest();
   Prepared make(const ProgramKey& key);
+  void set_total(Prepared& prepared) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct, const CallSpec& spec);
 
@@ -105,6 +112,7 @@ class Planner {
   Rank ranks_;
   exec::Backend& backend_;
   select::DecisionTable table_;
+  CallTotals* totals_ = nullptr;
   const bool reproducible_ = env().reproducible;
   Groups groups_;                                        // of hosts; those that plans follow are the table's
   std::function<void(const Prepared&)> on_new_program_;  // empty: no observer

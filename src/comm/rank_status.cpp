@@ -10,14 +10,23 @@
 namespace tutti::comm {
 namespace {
 
-control::RankStatus status_of(const control::Endpoint& endpoint, const std::string& title, const CallBoard& board) {
+/// Milliseconds.
+uint32_t stuck_for(const control::Wait& wait) {
+  return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{wait.stuck_ms} + wait.age_ms, 4'000'000'000));
+}
+
+control::RankStatus status_of(const control::Endpoint& endpoint, const std::string& title,
+                              const std::string& transports, const CallLog& log) {
+  const CallBoard& board = log.board;
   control::RankStatus status{.communicator = endpoint.name(),
                              .title = title.substr(0, control::kMaxName),
                              .rank = endpoint.rank(),
                              .ranks = endpoint.ranks(),
+                             .transports = transports.substr(0, control::kMaxName),
                              .call = {},
                              .awaited = {},
-                             .failure = {}};
+                             .failure = {},
+                             .counts = {}};
   status.left = board.finished();  // before those entered, which are then no fewer
   status.entered = board.begun();
   status.transfers = board.transfers();
@@ -25,22 +34,64 @@ control::RankStatus status_of(const control::Endpoint& endpoint, const std::stri
     status.call = describe(*last).substr(0, control::kMaxName);
     status.is_transfer = last->collective == Collective::SendRecv ? 1 : 0;
   }
-  if (const auto failure = endpoint.failure()) status.failure = failure->second.substr(0, control::kMaxSmall);
+  status.sent = log.totals.sum(&CallTotal::sent);
+  status.received = log.totals.sum(&CallTotal::received);
+  status.waited_ms = log.totals.sum(&CallTotal::waited) / 1'000'000;
+  status.counts = log.totals.entered();
+  if (const auto failure = endpoint.failure()) {
+    status.failure = failure->second.substr(0, control::kMaxSmall);
+    status.failure_code = static_cast<uint8_t>(failure->first);
+  }
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (!wait) return status;
-  status.stuck_ms = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{wait->stuck_ms} + wait->age_ms, 4'000'000'000));
+  status.stuck_ms = stuck_for(*wait);
   for (const control::Awaited& awaited : wait->on) {
     if (status.awaited.size() < control::RankStatus::kMaxAwaited) status.awaited.push_back(awaited.rank);
   }
   return status;
 }
 
+control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::string& title,
+                                const std::string& transports, const CallLog& log) {
+  control::RankMetrics metrics{.communicator = endpoint.name(),
+                               .title = title.substr(0, control::kMaxName),
+                               .transports = transports.substr(0, control::kMaxName),
+                               .rank = endpoint.rank(),
+                               .ranks = endpoint.ranks(),
+                               .calls = {}};
+  metrics.failed = endpoint.failure() ? 1 : 0;
+  const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
+  if (wait) metrics.stuck_ms = stuck_for(*wait);
+  log.totals.each([&](Collective collective, size_t size_class, const CallTotal& total) {
+    const auto read = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
+    metrics.calls.push_back({.collective = name_of(collective),
+                             .size_class = static_cast<uint8_t>(size_class),
+                             .calls = read(total.calls),
+                             .bytes = read(total.bytes),
+                             .sent = read(total.sent),
+                             .received = read(total.received),
+                             .waited = read(total.waited),
+                             .traced_calls = read(total.traced_calls),
+                             .traced = read(total.traced)});
+  });
+  return metrics;
+}
+
 }  // namespace
 
-ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallBoard> board) {
-  control::StatusBook::of_this_process().add(this, [&endpoint, title = std::move(title), board = std::move(board)] {
-    return status_of(endpoint, title, *board);
-  });
+ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
+                     std::string transports) {
+  control::StatusBook::of_this_process().add(
+      this, {.status = [&endpoint, title, transports, log] { return status_of(endpoint, title, transports, *log); },
+             .trace = [&endpoint, title, log]() -> trace::RankTrace {
+               return {.communicator = endpoint.name(),
+                       .title = title,
+                       .rank = endpoint.rank(),
+                       .ranks = endpoint.ranks(),
+                       .events = log->trace.events(),
+                       .call = CallTrace::call_of};
+             },
+             .metrics = [&endpoint, title, transports, log] { return metrics_of(endpoint, title, transports, *log); }});
 }
 
 ShownRank::~ShownRank() { control::StatusBook::of_this_process().remove(this); }

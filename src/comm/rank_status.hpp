@@ -1,10 +1,10 @@
-// What a communicator's rank says of itself to people who ask (`tutti status`).
+// What a communicator's rank says of itself to people who ask (`tutti status`, `tutti trace`).
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "comm/call_board.hpp"
+#include "comm/call_log.hpp"
 #include "control/endpoint.hpp"
 
 namespace tutti::comm {
@@ -13,7 +13,9 @@ namespace tutti::comm {
 class ShownRank {
  public:
   /// `endpoint` must outlive it.
-  ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallBoard> board);
+  /// `transports`: of its links; "": they have none yet.
+  ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
+            std::string transports = "");
   ~ShownRank();
   ShownRank(const ShownRank&) = delete;
   ShownRank& operator=(const ShownRank&) = delete;

@@ -95,19 +95,38 @@ std::string host_name() {
 
 std::string this_process() { return fmt::format("process {} on {}", getpid(), host_name()); }
 
-uint64_t process_start(uint32_t process) {
+namespace {
+
+struct Stat {
+  std::string state;
+  uint64_t started = 0;  // 0: there is no such process, or /proc shows another namespace
+};
+
+Stat stat_of(uint32_t process) {
   std::array<char, 32> self{};
-  if (readlink("/proc/self", self.data(), self.size() - 1) < 0 || std::to_string(getpid()) != self.data()) return 0;
+  if (readlink("/proc/self", self.data(), self.size() - 1) < 0 || std::to_string(getpid()) != self.data()) return {};
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
-  if (!std::getline(file, line)) return 0;
+  if (!std::getline(file, line)) return {};
   // The second field is the program's name in parentheses and may contain any character; the start time is field 22.
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  if (name_end == std::string::npos) return {};
   std::istringstream fields(line.substr(name_end + 1));
+  Stat found;
+  fields >> found.state;
   std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  if (fields) found.started = std::strtoull(field.c_str(), nullptr, 10);
+  return found;
+}
+
+}  // namespace
+
+uint64_t process_start(uint32_t process) { return stat_of(process).started; }
+
+bool is_stopped(uint32_t process, uint64_t started) {
+  const Stat found = stat_of(process);
+  return found.started == started && started != 0 && (found.state == "T" || found.state == "t");
 }
 
 Fd watch_process(uint32_t process, uint64_t started, bool* unsupported) {

@@ -37,6 +37,8 @@ decltype(auto) on_this_host(Body&& body) {
 /// The start time of process `process` of this host, in the kernel's ticks since boot. 0 if there is no such process,
 /// or if /proc shows another namespace.
 uint64_t process_start(uint32_t process);
+/// Is that process (not a later one with its number) stopped, by a signal or a debugger? False where it is not known.
+bool is_stopped(uint32_t process, uint64_t started);
 /// A descriptor that becomes readable when that process (not a later one with its number) has died. Invalid if it has
 /// died already, or if the kernel has no pidfd (then `*unsupported` is set).
 Fd watch_process(uint32_t process, uint64_t started, bool* unsupported);

@@ -35,17 +35,20 @@ struct Binding {
 /// A program that is ready to run on its backend.
 class Execution {
  public:
-  explicit Execution(Program program) : program_(std::move(program)), sent_(sent_bytes(program_)) {}
+  explicit Execution(Program program)
+      : program_(std::move(program)), sent_(sent_bytes(program_)), received_(received_bytes(program_)) {}
   virtual ~Execution() = default;
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   const Program& program() const { return program_; }
   /// Bytes that this rank sends in a call.
   uint64_t sent() const { return sent_; }
+  /// Bytes that it receives.
+  uint64_t received() const { return received_; }
 
  private:
   const Program program_;
-  const uint64_t sent_;
+  const uint64_t sent_, received_;
 };
 
 }  // namespace tutti::exec

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "exec/links.hpp"
 #include "exec/state.hpp"
@@ -55,6 +56,9 @@ class Observer {
   virtual Status fault(const Fault& fault) = 0;
   /// Nothing has moved for a while; called repeatedly. An error ends the call.
   virtual Status stalled(const Stall& stall) = 0;
+  /// The call has waited for `peer` (kNoRank: it is not known for whom) since `since`, longer than kLongWait
+  /// (exec/idle_loop.hpp), and goes on now.
+  virtual void waited(Rank peer, Deadline::Clock::time_point since) { (void)peer, (void)since; }
   /// The communicator has failed, so a device's call is ended, which waited like this.
   virtual void cut_off(const Stall& stall) { (void)stall; }
   /// The device can do no more work, for this reason: in call `stall.call`, which waited like this when it said so last

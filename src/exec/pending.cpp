@@ -12,8 +12,9 @@ void wait_for_one(std::span<Pending* const> calls, const Backoff& backoff) {
       if (!call->done()) moved = call->poll() || moved;
       one_is_done = one_is_done || call->done();
     }
-    moved ? idle.ended() : idle.turn(calls);
+    moved ? idle.ended(calls) : idle.turn(calls);
   }
+  idle.ended(calls);
   for (Pending* call : calls) {
     if (call->done() && !call->status().ok()) call->abort();
   }

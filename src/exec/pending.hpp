@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/deadline.hpp"
 #include "base/status.hpp"
 
 namespace tutti::exec {
@@ -27,6 +28,10 @@ class Pending {
   virtual void check_failure(double seconds) = 0;
   /// …, and reports the stall `stall_id`, which has lasted for `seconds`.
   virtual void check_stall(double seconds, uint64_t stall_id) = 0;
+  /// Nothing has moved for kLongWait (exec/idle_loop.hpp) …
+  virtual void long_wait_begins() {}
+  /// …, or, as it turns out now, since `began`.
+  virtual void long_wait_ends(Deadline::Clock::time_point began) { (void)began; }
   /// Sleeps until something may have happened, at most `seconds`. False: it cannot.
   virtual bool sleep(double seconds) = 0;
 

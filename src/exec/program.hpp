@@ -61,5 +61,7 @@ struct Program {
 
 /// Bytes of payload in all messages that the program sends, one copy for each reader.
 uint64_t sent_bytes(const Program& program);
+/// Bytes that it receives.
+uint64_t received_bytes(const Program& program);
 
 }  // namespace tutti::exec

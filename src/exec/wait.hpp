@@ -29,6 +29,8 @@ class Waiter {
   double turn();
   /// Seconds from the first turn that read the clock to the last one; zero while spins and untimed yields last.
   double stalled() const { return turns_ == 0 ? 0 : stalled_; }
+  /// When that first turn was; only while stalled() is not zero.
+  Deadline::Clock::time_point since() const { return since_; }
 
  private:
   const Backoff& backoff_;

@@ -15,13 +15,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md")),
          *sorted(ROOT.glob("src/*/**/README.md")), *sorted(ROOT.glob("tests/*/**/README.md"))]
 COMMANDS = ("", "perf", "run", "plan", "plan list", "plan show", "plan verify", "plan draw", "plan export", "plan import",
-            "topo", "explain", "sim", "tune", "train", "lab", "info", "env", "status")
+            "topo", "explain", "sim", "tune", "train", "lab", "info", "env", "status", "top", "trace")
 COMMAND = r"(?:[A-Z_]+=\S+ )*tutti (?!…).*"
 FOLDERS = "(?:src|tests|tools|bench|docs|transports|algorithms)"
 LIMIT = 120
 
 # Other hosts (tests/launchers/hosts_test.py has them), a GPU, a job that runs (status_test.py).
-NOT_HERE = re.compile(r"tutti (?:run|tune) .*(?:--hosts|--hostfile)|--device cuda|tutti status")
+NOT_HERE = re.compile(r"tutti (?:run|tune) .*(?:--hosts|--hostfile)|--device cuda|tutti (?:status|top|trace)")
 SHORTER = (
     (r"\bNAME\b", "chain"), (r"\bCOLLECTIVE\b", "broadcast"),
     (r"(tutti train .*)--steps \d+", r"\1--steps 2"), (r"^(?!.*--steps)(.*\btutti train.*)$", r"\1 --steps 2"),

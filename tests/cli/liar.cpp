@@ -1,10 +1,53 @@
 // Linked into a second `tutti` in place of the library's all-reduce (ld --wrap): calls it, then spoils what LIAR names
 // on rank 1. A check that does not see this is none.
+//
+// LIAR=late: rank 1 comes to each call two milliseconds late. LIAR=KIND:RANK:CALL, of that rank's CALL-th all-reduce:
+// `stall`, it never comes; `stop`, its process stops; `die`, it is killed; `less`, it passes one element less; `slow`,
+// from there on it comes half a millisecond late. Then ranks whose call fails stay, so that they can be asked.
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
+
+namespace {
+
+struct Fault {
+  char kind[16] = "";
+  int rank = -1;
+  unsigned long call = 0;
+};
+
+const Fault& fault() {
+  static const Fault kFault = [] {
+    Fault read;
+    const char* const text = std::getenv("LIAR");
+    if (text == nullptr || std::sscanf(text, "%15[a-z]:%d:%lu", read.kind, &read.rank, &read.call) != 3) read.rank = -1;
+    return read;
+  }();
+  return kFault;
+}
+
+/// Commits the fault if it is this rank's turn; true if the call is to have an element less.
+bool commit_fault(int rank) {
+  static std::atomic<unsigned long> calls{0};
+  const unsigned long call = ++calls;
+  const auto is = [](const char* kind) { return std::strcmp(fault().kind, kind) == 0; };
+  if (rank != fault().rank || call < fault().call) return false;
+  if (is("slow")) usleep(500);
+  if (call != fault().call) return false;
+  while (is("stall")) pause();
+  if (is("stop")) raise(SIGSTOP);
+  if (is("die")) raise(SIGKILL);
+  return is("less");
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -15,10 +58,13 @@ tuttiResult_t __wrap_tuttiAllReduce(const void* in, void* out, size_t count, tut
 
 tuttiResult_t __wrap_tuttiAllReduce(const void* in, void* out, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
                                     tuttiComm_t comm, tuttiStream_t stream) {
-  const tuttiResult_t result = __real_tuttiAllReduce(in, out, count, type, op, comm, stream);
   const char* const lie = std::getenv("LIAR");
   int rank = 0;
   tuttiCommUserRank(comm, &rank);
+  if (rank == 1 && lie != nullptr && std::strcmp(lie, "late") == 0) usleep(2000);
+  const size_t elements = count - (fault().rank >= 0 && commit_fault(rank) ? 1 : 0);
+  const tuttiResult_t result = __real_tuttiAllReduce(in, out, elements, type, op, comm, stream);
+  while (result != tuttiSuccess && fault().rank >= 0) pause();
   if (lie == nullptr || rank != 1) return result;
   const size_t bytes = count * tutti::size_of(static_cast<tutti::DType>(type));
   auto* const output = static_cast<unsigned char*>(out);

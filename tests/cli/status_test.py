@@ -5,72 +5,11 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import time
 import unittest
 
-from support import LIMIT, TUTTI, children, main, start, tutti
-
-
-def descendants(process):
-    """Of a process; other tests have jobs too."""
-    try:
-        return [one for child in children(process) for one in [child, *descendants(child)]]
-    except FileNotFoundError:
-        return []
-
-
-class Job:
-    """Calls without end, by four processes."""
-
-    def __init__(self, *arguments):
-        self.runs = start("run", "-n", "4", "--no-prefix", "--", TUTTI, *arguments, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.DEVNULL)
-        self.ranks = {}
-        until(self.all_ranks_call)
-        if len(self.ranks) != 4:
-            self.__exit__()
-            raise AssertionError(self.ranks)
-
-    def all_ranks_call(self):
-        for process in descendants(self.runs.pid):
-            done = tutti("status", "--json", str(process))
-            if done.returncode != 0:
-                continue
-            for one in json.loads(done.stdout)["processes"]:
-                for rank in one["ranks"]:
-                    if rank["title"] == "world" and rank.get("entered", 0) > 0:
-                        self.ranks[rank["rank"]] = one["process"]
-        return len(self.ranks) == 4
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        for process in descendants(self.runs.pid):
-            try:
-                os.kill(process, signal.SIGCONT)
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.runs.communicate(timeout=LIMIT)
-
-
-def page_of(process):
-    return json.loads(tutti("status", "--json", str(process)).stdout)
-
-
-def until(condition):
-    """Its first true value, or the last one after a while."""
-    end = time.time() + LIMIT / 2
-    while True:
-        value = condition()
-        if value or time.time() > end:
-            return value
-        time.sleep(0.2)
-
-
-ENDLESS = ("perf", "all_reduce", "-b", "64K", "-e", "64K", "-n", "100000000", "-w", "0", "-c", "0")
+from support import LIMIT, main, tutti
+from watched_job import ENDLESS, Job, page_of, until
 
 
 class Status(unittest.TestCase):
@@ -103,9 +42,9 @@ class Status(unittest.TestCase):
             said = until(verdict)
             self.assertTrue(said)
             self.assertIn(f"for rank 2 (process {job.ranks[2]} on ", said)
-            self.assertIn("whose process does not answer", said)
+            self.assertIn("whose process is stopped, by a signal or a debugger", said)
             text = tutti("status", str(job.ranks[1])).stdout
-            self.assertIn("  rank 2: its process does not answer", text)
+            self.assertIn("  rank 2: its process is stopped", text)
             refused = tutti("status", str(job.ranks[2]))
             self.assertEqual((refused.returncode, refused.stdout), (1, ""))
             self.assertIn(f"process {job.ranks[2]} does not answer: it is stopped", refused.stderr)

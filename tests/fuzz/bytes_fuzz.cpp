@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/http.hpp"
 #include "base/secret.hpp"
 #include "base/shallow_json.hpp"
 #include "comm/call.hpp"
@@ -17,6 +18,9 @@
 #include "control/bootstrap/unique_id.hpp"
 #include "control/messages.hpp"
 #include "control/status/job_status.hpp"
+#include "control/status/metrics.hpp"
+#include "control/status/ras/report.hpp"
+#include "control/status/ras/session.hpp"
 #include "control/wait_table.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
@@ -104,11 +108,24 @@ void read_table(const std::string& text) {
   });
 }
 
+/// What clients of a process's pages send, in two parts: it makes no difference where they part.
+void read_requests(const std::string& text) {
+  attempt([&] { parse_http(text); });
+  const size_t part = text.empty() ? 0 : static_cast<unsigned char>(text[0]) % text.size();
+  std::string whole_replies, replies;
+  control::ras::Session whole, parted;
+  const auto end = whole.take(text, whole_replies);
+  auto now = parted.take(text.substr(0, part), replies);
+  if (now == control::ras::Session::Then::Listen) now = parted.take(text.substr(part), replies);
+  if (now != end || replies != whole_replies) defect("a session depends on how its bytes come");
+}
+
 void read_texts(const std::string& text) {
   attempt([&] { parse_cores(text); });
   attempt_json([&] { whole_number(parse_shallow_json(text)); });
   read_id(text);
   read_table(text);
+  read_requests(text);
 }
 
 /// Replies of call boards.
@@ -121,8 +138,12 @@ void read_answers(const std::string& bytes) {
   attempt([&] {
     control::JobProcess process{.host = "b", .state = control::JobProcess::State::Answers};
     process.status = unpack_fields<control::ProcessStatus>(bytes);
-    control::to_json({.host = "a", .processes = {process, process}});
+    const control::JobStatus job{.host = "a", .processes = {process, process}};
+    control::to_json(job);
+    control::ras::to_json(control::ras::job_of(job), "");
+    control::ras::to_text(control::ras::job_of(job), true);
   });
+  attempt([&] { control::open_metrics({unpack_fields<control::ProcessMetrics>(bytes)}); });
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {

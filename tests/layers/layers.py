@@ -20,7 +20,7 @@ FLOORS = {
     "algorithms": 4, "transports": 4,
     "src/plan": 3, "src/link": 3,
     "src/reduce": 2,
-    "src/topo": 1,
+    "src/topo": 1, "src/trace": 1,
     "src/base": 0,
 }
 # Each folder in these is a room of its own: it may use what the folder above it has and may use, but no room beside it.
@@ -42,7 +42,7 @@ API_FROM = FLOORS["src/comm"]
 GUESTS = [
     (r"algorithms/", ["src/base", "src/reduce", "src/plan"]),
     (r"transports/", ["src/base", "src/topo", "src/reduce", "src/link"]),
-    (r"src/control/", ["src/base", "src/topo", "transports"]),  # topo: speeds and places of network interfaces
+    (r"src/control/", ["src/base", "src/topo", "src/trace", "transports"]),  # topo: speeds and places of network interfaces
     (r"src/capi/", ["src/base", "src/comm"]),
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part

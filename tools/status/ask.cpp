@@ -16,6 +16,7 @@
 #include "base/printable.hpp"
 #include "base/shallow_json.hpp"
 #include "base/socket.hpp"
+#include "base/version.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -53,8 +54,8 @@ Fd connect_to(const Socket& socket, WaitLimit limit) {
   throw_error(Code::InvalidArgument, "process {} is another user's", socket.process);
 }
 
-std::string reply_of(int fd, WaitLimit limit) {
-  send_all(fd, "job\n", limit);
+std::string reply_of(int fd, const char* request, WaitLimit limit) {
+  send_all(fd, request, limit);
   std::string reply;
   char bytes[4096];
   while (reply.empty() || reply.back() != '\n') {
@@ -65,14 +66,6 @@ std::string reply_of(int fd, WaitLimit limit) {
     if (reply.size() > kMaxReply) throw_error(Code::ProtocolError, "its answer has no end");
   }
   return reply;
-}
-
-/// Texts come from processes of other hosts, and go to a terminal.
-void make_printable(nlohmann::json& value) {
-  if (value.is_string()) value = printable(value.get<std::string>());
-  if (value.is_structured()) {
-    for (nlohmann::json& item : value) make_printable(item);
-  }
 }
 
 /// 0: there is no such process.
@@ -109,7 +102,39 @@ bool descends(uint32_t process, uint32_t ancestor) {
       process);
 }
 
+/// `answer`: a member of the reply.
+nlohmann::json ask(uint32_t process, const char* request, const char* answer) {
+  const WaitLimit limit{.deadline = Deadline::in(kWithin)};
+  for (const Socket& socket : sockets()) {
+    if (socket.process != process) continue;
+    try {
+      const Fd fd = connect_to(socket, limit);
+      nlohmann::json page = parse_shallow_json(reply_of(fd.get(), request, limit), false);
+      if (!page.is_object() || !page.contains(answer)) {
+        throw_error(Code::PeerFailed,
+                    "process {} gives no whole answer: too many ask it at once, or its Tutti is another version than "
+                    "this one, {}",
+                    process, version());
+      }
+      make_printable(page);
+      return page;
+    } catch (const Error& error) {
+      if (error.code() == Code::InvalidArgument) continue;  // somebody else's socket
+      if (error.code() != Code::Timeout) throw;
+      throw_error(Code::Timeout, "process {} does not answer: it is stopped, or its host is overloaded", process);
+    }
+  }
+  refuse(process);
+}
+
 }  // namespace
+
+void make_printable(nlohmann::json& value) {
+  if (value.is_string()) value = printable(value.get<std::string>());
+  if (value.is_structured()) {
+    for (nlohmann::json& item : value) make_printable(item);
+  }
+}
 
 std::vector<uint32_t> processes_with_status() {
   std::vector<uint32_t> all;
@@ -126,25 +151,8 @@ uint32_t process_to_ask(uint32_t process) {
   return rank == all.end() ? process : *rank;
 }
 
-nlohmann::json ask_status(uint32_t process) {
-  const WaitLimit limit{.deadline = Deadline::in(kWithin)};
-  for (const Socket& socket : sockets()) {
-    if (socket.process != process) continue;
-    try {
-      const Fd fd = connect_to(socket, limit);
-      nlohmann::json page = parse_shallow_json(reply_of(fd.get(), limit), false);
-      if (!page.is_object() || !page.contains("tutti_status")) {
-        throw_error(Code::PeerFailed, "process {} turned the question away: too many ask it at once", process);
-      }
-      make_printable(page);
-      return page;
-    } catch (const Error& error) {
-      if (error.code() == Code::InvalidArgument) continue;  // somebody else's socket
-      if (error.code() != Code::Timeout) throw;
-      throw_error(Code::Timeout, "process {} does not answer: it is stopped, or its host is overloaded", process);
-    }
-  }
-  refuse(process);
-}
+nlohmann::json ask_status(uint32_t process) { return ask(process, "job\n", "tutti_status"); }
+
+nlohmann::json ask_trace(uint32_t process) { return ask(process, "trace\n", "tutti_trace"); }
 
 }  // namespace tutti::tools

@@ -12,20 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-/// "0-2, 5".
-std::string ranges(std::vector<int64_t> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
-    if (end - i > 1) text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", ranks[end - 1]);
-    i = end;
-  }
-  return text;
-}
-
 /// Ranks of a communicator in the same state.
 struct Line {
   int64_t order = 0;  ///< calls entered; a rank of which nothing is known comes first
@@ -38,6 +24,7 @@ struct Line {
 std::string doing(const json& process, const json& rank) {
   const std::string state = process.at("state");
   if (state == "gone") return "its process is gone";
+  if (state == "stopped") return "its process is stopped";
   if (state == "silent") return "its process does not answer";
   if (rank.contains("failure")) return fmt::format("failed: {}", rank.at("failure").get<std::string>());
   const auto entered = rank.at("entered").get<uint64_t>(), left = rank.at("left").get<uint64_t>();
@@ -64,12 +51,27 @@ std::string seconds_text(const std::string& doing, double seconds) {
 
 }  // namespace
 
+std::string ranges(std::vector<int64_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
+    if (end - i > 1) text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
 std::string status_text(const json& page) {
   std::map<std::string, std::map<std::string, Line>> communicators;  // by title, then by what ranks do
   std::map<std::string, int64_t> sizes;
   size_t silent = 0;
+  uint64_t omitted = 0;
   for (const json& process : page.at("processes")) {
     if (process.at("state") != "answers") ++silent;
+    omitted += process.value("omitted", uint64_t{0});
     for (const json& rank : process.at("ranks")) {
       const std::string name =
           fmt::format("{} ({})", rank.at("title").get<std::string>(), rank.at("communicator").get<std::string>());
@@ -86,7 +88,7 @@ std::string status_text(const json& page) {
   }
   std::string text = fmt::format(
       "process {} on {}: {} of its job{}\n", page.at("process").get<int64_t>(), page.at("host").get<std::string>(),
-      page.at("processes").size() == 1 ? "one process" : fmt::format("{} processes", page.at("processes").size()),
+      page.at("processes").size() == 1 ? "one process" : counted(page.at("processes").size(), "process", "processes"),
       silent > 0 ? fmt::format(", {} without an answer", silent) : "");
   for (const auto& [name, lines] : communicators) {
     text += fmt::format("{}: {}\n", name, counted(static_cast<uint64_t>(sizes[name]), "rank"));
@@ -99,6 +101,7 @@ std::string status_text(const json& page) {
                       seconds_text(what, line.seconds), line.ranks.size() == 1 ? fmt::format(" ({})", line.where) : "");
     }
   }
+  if (omitted > 0) text += fmt::format("{} left out: answers had no room for them\n", counted(omitted, "rank"));
   for (const json& verdict : page.at("verdicts")) text += verdict.get<std::string>() + "\n";
   if (page.at("verdicts").empty()) text += "No rank is known to wait for another.\n";
   return text;

@@ -16,9 +16,10 @@ namespace tutti::nccl {
 namespace {
 
 constexpr const char* kHonoured[] = {
-    "NCCL_DEBUG",       "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME",  "NCCL_IB_HCA",        "NCCL_IB_DISABLE",
-    "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_ALGO",           "NCCL_BUFFSIZE",      "NCCL_COMM_ID",
-    "NCCL_TOPO_FILE",   "NCCL_NVLS_ENABLE", "NCCL_LOCAL_REGISTER", "NCCL_GRAPH_REGISTER"};
+    "NCCL_DEBUG",          "NCCL_DEBUG_FILE",     "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
+    "NCCL_IB_DISABLE",     "NCCL_P2P_DISABLE",    "NCCL_SHM_DISABLE",   "NCCL_ALGO",
+    "NCCL_BUFFSIZE",       "NCCL_COMM_ID",        "NCCL_TOPO_FILE",     "NCCL_NVLS_ENABLE",
+    "NCCL_LOCAL_REGISTER", "NCCL_GRAPH_REGISTER", "NCCL_RAS_ENABLE",    "NCCL_RAS_ADDR"};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = nullptr;
@@ -106,6 +107,12 @@ void pass_on_transports() {
   }
 }
 
+/// As with NCCL, clients of its RAS protocol are answered unless that is switched off.
+void pass_on_ras() {
+  if (variable("NCCL_RAS_ENABLE").value_or("1") != "1") return;
+  pass_on("NCCL_RAS_ADDR", "TUTTI_RAS_ADDR", variable("NCCL_RAS_ADDR").value_or("localhost:28028"));
+}
+
 void report_ignored() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view line(*entry);
@@ -130,6 +137,7 @@ void read_environment() {
     pass_on_log();  // first, since the others may log
     pass_on_transports();
     pass_on_algorithm();
+    pass_on_ras();
     report_ignored();
     const auto level = variable("NCCL_DEBUG");
     if (!level) return;

@@ -12,9 +12,13 @@ ordered_json to_page(const RankStatus& rank) {
                     {"title", rank.title},
                     {"rank", rank.rank},
                     {"ranks", rank.ranks},
+                    {"transports", rank.transports},
                     {"entered", rank.entered},
                     {"left", rank.left},
                     {"transfers", rank.transfers},
+                    {"sent_bytes", rank.sent},
+                    {"received_bytes", rank.received},
+                    {"waited_seconds", static_cast<double>(rank.waited_ms) / 1e3},
                     {"call", rank.call},
                     {"call_is_transfer", rank.is_transfer != 0},
                     {"still_seconds", rank.still_ms / 1e3}};
@@ -32,7 +36,7 @@ std::string to_json(const JobStatus& job) {
   ordered_json page{{"tutti_status", kStatusFormat}, {"host", job.host}, {"process", job.process}};
   page["processes"] = ordered_json::array();
   for (const JobProcess& process : job.processes) {
-    const char* const states[] = {"answers", "silent", "gone"};
+    const char* const states[] = {"answers", "silent", "stopped", "gone"};
     ordered_json one{
         {"host", process.host}, {"process", process.process}, {"state", states[static_cast<size_t>(process.state)]}};
     one["ranks"] = ordered_json::array();

@@ -18,8 +18,9 @@ struct KnownRank {
 };
 
 struct JobProcess {
-  enum class State : uint8_t { Answers, Silent, Gone };
-  std::string host;
+  enum class State : uint8_t { Answers, Silent, Stopped, Gone };
+  std::string host;     ///< its name
+  std::string address;  ///< "10.0.0.7"
   uint32_t process = 0;
   State state = State::Silent;
   std::vector<KnownRank> known;  ///< its ranks in communicators that the asked process is in

@@ -1,5 +1,7 @@
 #include "control/status/status.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -33,7 +35,7 @@ ProcessStatus StatusBook::read() {
   std::map<uint64_t, RankStatus> ranks;  // by number
   const std::lock_guard lock(mutex_);
   for (auto& [who, entry] : entries_) {
-    RankStatus& rank = ranks[entry.number] = entry.source();
+    RankStatus& rank = ranks[entry.number] = entry.source.status();
     if (std::tie(rank.entered, rank.left, rank.transfers) != std::tie(entry.entered, entry.left, entry.transfers)) {
       entry.entered = rank.entered;
       entry.left = rank.left;
@@ -47,11 +49,42 @@ ProcessStatus StatusBook::read() {
   return status;
 }
 
-std::string StatusBook::answer() {
+template <class T>
+std::vector<T> StatusBook::ask_all(std::function<T()> Source::*source) {
+  std::map<uint64_t, T> ranks;  // by number
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [who, entry] : entries_) ranks[entry.number] = (entry.source.*source)();
+  }
+  std::vector<T> all;
+  for (auto& [number, rank] : ranks) all.push_back(std::move(rank));
+  return all;
+}
+
+std::string StatusBook::trace(const std::string& host) {
+  trace::ProcessTrace process{.host = host, .process = static_cast<uint32_t>(getpid()), .ranks = {}};
+  size_t bytes = 0;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [who, entry] : entries_) {
+    if (bytes > trace::kMaxTrace) {
+      ++process.omitted;
+      continue;
+    }
+    process.ranks.push_back(trace::to_json(entry.source.trace()));
+    bytes += process.ranks.back().size();
+  }
+  return trace::to_json(process);
+}
+
+ProcessMetrics StatusBook::metrics() {
+  return {.process = static_cast<uint32_t>(getpid()), .version = version(), .ranks = ask_all(&Source::metrics)};
+}
+
+std::string StatusBook::answer(size_t room) {
   ProcessStatus all = read();
   std::vector<RankStatus> ranks;
   ranks.swap(all.ranks);
-  size_t room = kMaxEntry - pack_fields(all).size();
+  room -= std::min(room, pack_fields(all).size());
   for (RankStatus& rank : ranks) {
     const size_t bytes = pack_fields(rank).size();
     if (bytes > room) {

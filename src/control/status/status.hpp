@@ -1,5 +1,5 @@
-// What a process tells of itself while it runs, for people who ask (`tutti status`): its ranks, and the calls that they
-// are in.
+// What a process tells of itself while it runs, for people who ask (`tutti status`, `tutti trace`): its ranks, the
+// calls that they are in, and those that they were in before.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,43 @@
 #include "base/deadline.hpp"
 #include "base/rank.hpp"
 #include "control/messages.hpp"
+#include "control/status/metrics.hpp"
+#include "trace/rank_trace.hpp"
 
 namespace tutti::control {
 
 /// One rank of one communicator.
 struct RankStatus {
-  static constexpr size_t kMaxAwaited = 1024;
+  static constexpr size_t kMaxAwaited = 1024, kMaxCounts = 64;
 
   std::string communicator;  ///< its public name, the same on all ranks
   std::string title;         ///< in messages
   Rank rank = 0, ranks = 0;
-  uint64_t entered = 0, left = 0;  ///< collectives
-  uint64_t transfers = 0;          ///< sends and receives that it has entered
-  std::string call;                ///< the one entered last, of any kind: "barrier()"; "": there was none
-  uint8_t is_transfer = 0;         ///< that call is a send or receive
-  uint32_t still_ms = 0;           ///< none of the above has changed for so long, to a second
-  uint32_t stuck_ms = 0;           ///< it waits in a call in which nothing has moved for so long; 0: it does not
-  std::vector<Rank> awaited;       ///< for one of these; empty: not known
-  std::string failure;             ///< why the communicator has failed; "": it has not
+  std::string transports;           ///< of its links: "shm, tcp"; "": not known yet
+  uint64_t entered = 0, left = 0;   ///< collectives
+  uint64_t transfers = 0;           ///< sends and receives that it has entered
+  uint64_t sent = 0, received = 0;  ///< bytes of messages, of calls that have ended
+  uint64_t waited_ms = 0;           ///< in waits that have ended, and were longer than a moment
+  std::string call;                 ///< the one entered last, of any kind: "barrier()"; "": there was none
+  uint8_t is_transfer = 0;          ///< that call is a send or receive
+  uint32_t still_ms = 0;            ///< none of the above has changed for so long, to a second
+  uint32_t stuck_ms = 0;            ///< it waits in a call in which nothing has moved for so long; 0: it does not
+  std::vector<Rank> awaited;        ///< for one of these; empty: not known
+  std::string failure;              ///< why the communicator has failed; "": it has not
+  uint8_t failure_code = 0;         ///< tutti::Code
+  std::vector<uint64_t> counts;     ///< collectives that it has entered, by Collective
 
   static void fields(auto& m, auto& v) {
     v.words(m.communicator, kMaxName);
     v.words(m.title, kMaxName);
-    v.number(m.rank, m.ranks, m.entered, m.left, m.transfers);
+    v.words(m.transports, kMaxName);
+    v.number(m.rank, m.ranks, m.entered, m.left, m.transfers, m.sent, m.received, m.waited_ms);
     v.words(m.call, kMaxName);
     v.number(m.is_transfer, m.still_ms, m.stuck_ms);
     v.numbers(m.awaited, kMaxAwaited);
     v.words(m.failure, kMaxSmall);
+    v.number(m.failure_code);
+    v.numbers(m.counts, kMaxCounts);
   }
 };
 
@@ -60,19 +70,27 @@ inline constexpr uint64_t kStatusKey = uint64_t{1} << 61;
 /// The ranks of this process.
 class StatusBook {
  public:
-  using Source = std::function<RankStatus()>;
+  /// How a rank does, its last calls, and what it has counted. All work in any thread, and must not wait.
+  struct Source {
+    std::function<RankStatus()> status;
+    std::function<trace::RankTrace()> trace;
+    std::function<RankMetrics()> metrics;
+  };
 
   /// The book of this process; a forked child has its own.
   static StatusBook& of_this_process();
 
-  /// `source` says how `who` does, in any thread, and must not wait.
   void add(const void* who, Source source);
   /// Returns after the source's last run.
   void remove(const void* who);
 
   ProcessStatus read();
-  /// read(), as bytes: at most kMaxEntry, the rest is counted as omitted.
-  std::string answer();
+  /// read(), as bytes: at most `room`, the rest is counted as omitted.
+  std::string answer(size_t room = kMaxEntry);
+  /// The last calls of all ranks, as the JSON of a process (trace/rank_trace.hpp).
+  std::string trace(const std::string& host);
+  /// What they have counted.
+  ProcessMetrics metrics();
   /// read(), for its memory of what has changed. Called every second.
   void look() { read(); }
 
@@ -84,6 +102,10 @@ class StatusBook {
     uint64_t entered = 0, left = 0, transfers = 0;
     Clock::time_point changed;
   };
+
+  /// What each rank says by `source`, in the order of their numbers.
+  template <class T>
+  std::vector<T> ask_all(std::function<T()> Source::*source);
 
   std::mutex mutex_;  // guards the members below
   uint64_t added_ = 0;

@@ -1,11 +1,6 @@
 #include "control/status/status_server.hpp"
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <map>
 #include <utility>
@@ -21,18 +16,9 @@
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMaxClients = 64;    // at a time; more are turned away
-constexpr size_t kMaxQuestions = 64;  // the same
-constexpr size_t kMaxRequest = 64;    // bytes
-constexpr double kPatience = 5;       // seconds that a client may take
-constexpr double kSilent = 0.6;       // seconds after which a process that has not answered is silent
-constexpr double kPaused = 0.1;       // seconds without accepting, where no descriptor is left
-constexpr double kKept = 0.1;         // seconds for which an answer is given again
-
-bool may_ask(int fd) {
-  const int64_t user = peer_user(fd);
-  return user == 0 || user == static_cast<int64_t>(geteuid());
-}
+constexpr size_t kMaxRequest = 64;      // bytes
+constexpr size_t kMaxFields = 8 << 20;  // bytes of another process's ranks
+constexpr double kKept = 0.1;           // seconds for which an answer is given again
 
 void add_known(JobProcess& process, KnownRank rank) {
   const bool again = std::any_of(process.known.begin(), process.known.end(), [&](const KnownRank& known) {
@@ -41,11 +27,11 @@ void add_known(JobProcess& process, KnownRank rank) {
   if (!again) process.known.push_back(std::move(rank));
 }
 
-}  // namespace
-
-std::string status_socket(uint32_t process, uint64_t started) {
-  return fmt::format("tutti-status-{}-{}", process, started);
+std::string address_of(const Member& member) {
+  return member.addresses.empty() ? "127.0.0.1" : to_string(member.addresses.front());
 }
+
+}  // namespace
 
 /// Answers of other processes, as they come.
 struct StatusServer::Gathering {
@@ -55,19 +41,22 @@ struct StatusServer::Gathering {
   bool asked = false;                 // all of them
 };
 
+StatusServer::StatusServer(ControlThread& control)
+    : control_(control),
+      clients_(control.loop(),
+               {.admits = may_ask, .received = [this](Clients::Id client) { obey(client); }, .dropped = {}}),
+      questions_(control.loop()) {}
+
 void StatusServer::open() {
   const Member& me = control_.local_member();
   try {
-    listener_ = listen_unix(status_socket(me.process, me.started));
-    listen();
+    clients_.listen(listen_unix(status_socket(me.process, me.started)));
     look();
   } catch (const std::exception& error) {  // a job runs without it
     log_warn("tutti status cannot ask this process: {}", error.what());
   }
-}
-
-void StatusServer::listen() {
-  watch_ = control_.loop().watch(listener_.get(), EPOLLIN, [this](uint32_t) { accept_some(); });
+  metrics_.open();
+  ras_.open();
 }
 
 /// Every second: since when has each rank made no call?
@@ -76,86 +65,44 @@ void StatusServer::look() {
   StatusBook::of_this_process().look();
 }
 
-void StatusServer::accept_some() {
-  constexpr int kAtOnce = 16;  // other work of this thread is not to wait for a flood
-  for (int i = 0; i < kAtOnce; ++i) {
-    Fd fd = accept_now(listener_.get());
-    if (!fd && errno != EAGAIN && errno != ECONNABORTED) return pause();
-    if (!fd) return;
-    if (clients_.size() >= kMaxClients || !may_ask(fd.get())) continue;
-    const auto client = clients_.emplace(clients_.end());
-    try {
-      client->fd = std::move(fd);
-      client->timer = control_.loop().at(Deadline::in(kPatience), [this, client] {
-        client->timer = 0;
-        drop(client);
-      });
-      client->watch = control_.loop().watch(client->fd.get(), EPOLLIN,
-                                            [this, client](uint32_t events) { on_ready(client, events); });
-    } catch (...) {
-      drop(client);
-      throw;
-    }
-  }
-}
-
-/// No descriptor is left: the listener stays readable, and would be tried again and again.
-void StatusServer::pause() {
-  control_.loop().unwatch(watch_);
-  control_.loop().at(Deadline::in(kPaused), [this] { listen(); });
-}
-
-void StatusServer::drop(Clients::iterator client) {
-  control_.loop().unwatch(client->watch);
-  control_.loop().cancel(client->timer);
-  if (client->fd) shutdown(client->fd.get(), SHUT_RDWR);  // a forked child may hold it too
-  clients_.erase(client);
-}
-
-void StatusServer::on_ready(Clients::iterator client, uint32_t events) {
-  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return drop(client);
-  if (!client->reply.empty()) return write_reply(client);
-  read_request(client);
-}
-
-void StatusServer::read_request(Clients::iterator client) {
-  char bytes[kMaxRequest];
-  const ptrdiff_t got = recv_now(client->fd.get(), bytes, sizeof bytes);
-  if (got == 0) return;
-  if (got < 0 && client->asked) return control_.loop().change(client->watch, 0);  // it sends no more, and waits
-  if (got < 0 || client->asked || client->request.size() + static_cast<size_t>(got) > kMaxRequest) return drop(client);
-  client->request.append(bytes, static_cast<size_t>(got));
+/// A request is a line.
+void StatusServer::obey(Clients::Id client) {
+  if (client->request.size() > kMaxRequest) return clients_.drop(client);
   if (client->request.back() != '\n') return;
-  client->asked = true;
-  client->request.pop_back();
-  if (client->request == "fields") {
-    client->reply = StatusBook::of_this_process().answer();
-  } else if (client->request == "job") {
-    if (Deadline::Clock::now() >= kept_until_) return gather();  // the answer comes later
-    client->reply = kept_;
-  } else {
-    return drop(client);
+  const std::string request = client->request.substr(0, client->request.size() - 1);
+  StatusBook& book = StatusBook::of_this_process();
+  if (request == "fields") return clients_.answer(client, book.answer(kMaxFields));
+  if (request == "metrics") return clients_.answer(client, pack_fields(book.metrics()));
+  if (request == "trace") {
+    return clients_.answer(client, book.trace(control_.local_member().host_name));
   }
-  write_reply(client);
+  if (request != "job") return clients_.drop(client);
+  clients_.hold(client);
+  with_job([this](const JobStatus& job) { answer_waiting(job); });
 }
 
-void StatusServer::write_reply(Clients::iterator client) {
-  const ptrdiff_t put = send_now(client->fd.get(), std::string_view(client->reply).substr(client->sent));
-  if (put < 0) return drop(client);
-  client->sent += static_cast<size_t>(put);
-  if (client->sent == client->reply.size()) return drop(client);
-  control_.loop().change(client->watch, EPOLLOUT);
+void StatusServer::answer_waiting(const JobStatus& job) {
+  std::string page;
+  clients_.each_waiting([&](Clients::Id client) {
+    if (page.empty()) page = to_json(job);
+    clients_.answer(client, page);
+  });
+}
+
+void StatusServer::with_job(UseJob use) {
+  if (kept_ && Deadline::Clock::now() < kept_until_) return use(*kept_);
+  uses_.push_back(std::move(use));
+  if (gathering_ == nullptr) gather();
 }
 
 /// Asks one rank of each other process with which this one shares a communicator.
 void StatusServer::gather() {
-  if (gathering_ != nullptr) return;
   gathering_ = std::make_shared<Gathering>();
   try {
     ask_all(gathering_);
   } catch (...) {  // those who wait end by their own timers
     gathering_.reset();
-    to_ask_.clear();
+    uses_.clear();
     throw;
   }
 }
@@ -163,7 +110,8 @@ void StatusServer::gather() {
 void StatusServer::ask_all(const std::shared_ptr<Gathering>& now) {
   const Member& me = control_.local_member();
   now->job = {.host = me.host_name, .process = me.process, .processes = {}};
-  JobProcess mine{.host = me.host_name, .process = me.process, .state = JobProcess::State::Answers};
+  JobProcess mine{.host = me.host_name, .address = address_of(me), .process = me.process};
+  mine.state = JobProcess::State::Answers;
   mine.status = StatusBook::of_this_process().read();
   std::map<std::string, std::string> titles;
   for (const RankStatus& rank : mine.status.ranks) titles[rank.communicator] = rank.title;
@@ -174,84 +122,36 @@ void StatusServer::ask_all(const std::shared_ptr<Gathering>& now) {
       const Member& member = client->member(rank);
       if (same_process(member, me) || client->left(rank)) continue;
       const auto [place, fresh] = now->places.emplace(process_key(client->process_id(rank)), now->job.processes.size());
-      if (fresh) now->job.processes.push_back({.host = member.host_name, .process = member.process});
+      if (fresh) {
+        now->job.processes.push_back(
+            {.host = member.host_name, .address = address_of(member), .process = member.process});
+      }
       JobProcess& process = now->job.processes[place->second];
       add_known(process, {.communicator = client->name(), .title = titles[client->name()], .rank = rank});
       if (client->lost(rank)) process.state = JobProcess::State::Gone;
       if (!fresh || process.state == JobProcess::State::Gone) continue;
       ++now->open;
-      const Then then = [this, now, at = place->second](const auto& answer) {
-        if (answer) take(now->job.processes[at], *answer);
+      const Then then = [this, now, at = place->second, member](const auto& answer) {
+        JobProcess& of = now->job.processes[at];
+        if (answer) take(of, *answer);
+        const bool here = member.host == control_.local_member().host;
+        if (!answer && here && is_stopped(member.process, member.started)) of.state = JobProcess::State::Stopped;
         if (--now->open == 0 && now->asked && gathering_ == now) gathered();
       };
-      if (member.host == me.host) {
-        to_ask_.push_back({client, rank, then});
+      const auto over_server = [client, rank, then] {
+        client->ask(rank, kStatusKey, Deadline::in(Questions::kSilent), then);
+      };
+      // At its socket no rendezvous server is needed, whose process may be the one that is stopped.
+      if (member.host != me.host) {
+        over_server();
       } else {
-        client->ask(rank, kStatusKey, Deadline::in(kSilent), then);
+        questions_.ask(
+            {.member = member, .request = "fields", .most = kMaxFields, .answer = then, .unreachable = over_server});
       }
     }
   }
-  ask_next();
   now->asked = true;
   if (now->open == 0) gathered();
-}
-
-/// A host may have more processes than this one may open descriptors.
-void StatusServer::ask_next() {
-  while (!to_ask_.empty() && questions_.size() < kMaxQuestions) {
-    const ToAsk next = std::move(to_ask_.front());
-    to_ask_.pop_front();
-    if (!ask_here(next.client->member(next.rank), next.then)) {
-      next.client->ask(next.rank, kStatusKey, Deadline::in(kSilent), next.then);
-    }
-  }
-}
-
-/// Needs no rendezvous server, whose process may be the one that is stopped. False if it cannot be asked so.
-bool StatusServer::ask_here(const Member& member, const Then& then) {
-  Fd fd;
-  try {
-    fd = connect_unix(status_socket(member.process, member.started), {.deadline = Deadline::in(0)});
-  } catch (const Error&) {
-    return false;
-  }
-  // Anybody may have taken the name.
-  if (peer_process(fd.get()) != static_cast<int64_t>(member.process) || !may_ask(fd.get())) return false;
-  constexpr std::string_view kAsk = "fields\n";
-  if (send_now(fd.get(), kAsk) != static_cast<ptrdiff_t>(kAsk.size())) return false;
-  const auto question = questions_.emplace(questions_.end());
-  question->fd = std::move(fd);
-  question->then = then;
-  try {
-    question->timer = control_.loop().at(Deadline::in(kSilent), [this, question] {
-      question->timer = 0;
-      resolve(question, false);
-    });
-    question->watch =
-        control_.loop().watch(question->fd.get(), EPOLLIN, [this, question](uint32_t) { read_answer(question); });
-  } catch (const std::exception&) {
-    control_.loop().cancel(question->timer);
-    questions_.erase(question);
-    return false;
-  }
-  return true;
-}
-
-void StatusServer::read_answer(Questions::iterator question) {
-  char bytes[4096];
-  const ptrdiff_t got = recv_now(question->fd.get(), bytes, sizeof bytes);
-  if (got < 0) return resolve(question, !question->answer.empty());
-  question->answer.append(bytes, static_cast<size_t>(got));
-  if (question->answer.size() > kMaxEntry) resolve(question, false);
-}
-
-void StatusServer::resolve(Questions::iterator question, bool answered) {
-  control_.loop().unwatch(question->watch);
-  control_.loop().cancel(question->timer);
-  const Question done = std::move(*question);
-  questions_.erase(question);
-  ask_next();
-  done.then(answered ? std::optional(done.answer) : std::nullopt);
 }
 
 void StatusServer::take(JobProcess& process, const std::string& answer) {
@@ -265,17 +165,9 @@ void StatusServer::take(JobProcess& process, const std::string& answer) {
 }
 
 void StatusServer::gathered() {
-  const auto done = std::exchange(gathering_, nullptr);
-  kept_ = to_json(done->job);
+  kept_ = std::exchange(gathering_, nullptr)->job;
   kept_until_ = Deadline::in(kKept).at();
-  for (auto client = clients_.begin(); client != clients_.end();) {
-    const auto next = std::next(client);
-    if (client->asked && client->reply.empty()) {
-      client->reply = kept_;
-      write_reply(client);
-    }
-    client = next;
-  }
+  for (const UseJob& use : std::exchange(uses_, {})) use(*kept_);
 }
 
 }  // namespace tutti::control

@@ -60,6 +60,7 @@ const RankStatus* waits_elsewhere(const JobProcess& process, const std::string& 
 std::string reason(const Known& rank, const RankStatus& waiter) {
   if (rank.process == nullptr) return "of which nothing is known";
   if (rank.process->state == JobProcess::State::Gone) return "whose process is gone";
+  if (rank.process->state == JobProcess::State::Stopped) return "whose process is stopped, by a signal or a debugger";
   if (rank.process->state == JobProcess::State::Silent) {
     return "whose process does not answer: it is stopped, or cannot be reached";
   }

@@ -157,8 +157,10 @@ bool HostBackend::move_engines(bool& flushed) {
 void HostBackend::wait() {
   Pending* const alone = this;
   IdleLoop idle(*context_.backoff);
-  while (!done_) pass() ? idle.ended() : idle.turn({&alone, 1});
-  if (!status_.ok()) abort();
+  while (!done_) pass() ? idle.ended({&alone, 1}) : idle.turn({&alone, 1});
+  if (status_.ok()) return;
+  idle.ended({&alone, 1});
+  abort();
 }
 
 void HostBackend::abort() {
@@ -203,6 +205,11 @@ void HostBackend::check_stall(double seconds, uint64_t stall_id) {
   pause_ = kNoPause;
   done_ = !status_.ok();
 }
+
+/// Of a wide call it is not known: its lanes are its workers' too.
+void HostBackend::long_wait_begins() { awaited_ = done_ || wide_ ? kNoRank : awaited_peer(*current_); }
+
+void HostBackend::long_wait_ends(Deadline::Clock::time_point began) { context_.observer->waited(awaited_, began); }
 
 bool HostBackend::sleep(double seconds) {
   return std::any_of(context_.engines.begin(), context_.engines.end(),

@@ -49,6 +49,8 @@ class HostBackend final : public Backend, public Pending {
   void abort() override;
   void check_failure(double seconds) override;
   void check_stall(double seconds, uint64_t stall_id) override;
+  void long_wait_begins() override;
+  void long_wait_ends(Deadline::Clock::time_point began) override;
   /// A message that a worker publishes meanwhile does not end it: engines send that afterwards. The delay is that of
   /// every thread that sleeps in a call: MachineConstants::longest_nap at most, and only where nothing moved before.
   bool sleep(double seconds) override;
@@ -85,6 +87,7 @@ class HostBackend final : public Backend, public Pending {
   Links& links_;
   Staging staging_;
   HostExecution* current_ = nullptr;
+  Rank awaited_ = kNoRank;  // in the long wait that began last
   std::optional<Deadline>
       loss_matters_;  // a rank was lost while the current call ran: no message comes later than this
   std::unique_ptr<unsigned char[]> scratch_;

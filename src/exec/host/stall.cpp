@@ -83,6 +83,15 @@ Stall stall_of(const HostExecution& execution) {
   return stall;
 }
 
+Rank awaited_peer(const HostExecution& execution) {
+  for (const auto& replica : execution.replicas) {
+    for (const LaneState& lane : replica->lanes) {
+      if (!is_done(*replica, lane) && lane.peer != kNoRank) return lane.peer;
+    }
+  }
+  return kNoRank;
+}
+
 bool refresh_counters(Links& links, Fault& fault) {
   for (link::OutLink& out : links.outs()) {
     link::HostWire::refresh(out);

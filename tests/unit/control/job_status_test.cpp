@@ -71,7 +71,9 @@ TEST(JobStatus, NamesTheRankAtTheEndOfAllWaits) {
       std::string::npos);
 }
 
-TEST(JobStatus, SaysWhereAProcessIsGoneOrSilent) {
+TEST(JobStatus, SaysWhereAProcessIsGoneStoppedOrSilent) {
+  EXPECT_NE(verdicts(chain_to(without_answer(2, JobProcess::State::Stopped))).at(0).find("whose process is stopped"),
+            std::string::npos);
   EXPECT_NE(verdicts(chain_to(without_answer(2, JobProcess::State::Gone))).at(0).find("whose process is gone"),
             std::string::npos);
   EXPECT_NE(
@@ -130,7 +132,7 @@ TEST(JobStatus, HasNothingToSayWhereNobodyWaits) {
 TEST(StatusBook, RemembersSinceWhenNothingHasChanged) {
   StatusBook book;
   RankStatus now = at(0, 3, 2);
-  book.add(&now, [&now] { return now; });
+  book.add(&now, {.status = [&now] { return now; }, .trace = {}});
   EXPECT_LT(book.read().ranks.at(0).still_ms, 1000u) << "since it was added, whatever its source says";
   EXPECT_EQ(book.read().ranks.at(0).entered, 3u);
   book.remove(&now);
@@ -142,7 +144,7 @@ TEST(StatusBook, LeavesOutWhatAnAnswerHasNoRoomFor) {
   RankStatus long_one = at(0, 3, 2);
   long_one.failure = std::string(kMaxSmall, 'x');
   std::vector<int> many(10);
-  for (int& who : many) book.add(&who, [&] { return long_one; });
+  for (int& who : many) book.add(&who, {.status = [&] { return long_one; }, .trace = {}});
   const std::string bytes = book.answer();
   EXPECT_LE(bytes.size(), kMaxEntry);
   const auto status = unpack_fields<ProcessStatus>(bytes);

@@ -1,0 +1,17 @@
+// What a rank notes of its calls on one communicator: for peers that ask why it does not answer, and for people who
+// watch.
+#pragma once
+
+#include "comm/call_board.hpp"
+#include "comm/call_totals.hpp"
+#include "comm/call_trace.hpp"
+
+namespace tutti::comm {
+
+struct CallLog {
+  CallBoard board;
+  CallTotals totals;
+  CallTrace trace{totals};
+};
+
+}  // namespace tutti::comm

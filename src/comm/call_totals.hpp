@@ -1,0 +1,86 @@
+// What a rank's calls on one communicator have come to, by collective and size: for those who watch it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/call.hpp"
+
+namespace tutti::comm {
+
+/// Of one collective and size class. One thread at a time adds; any thread reads. A cache line.
+struct alignas(64) CallTotal {
+  std::atomic<uint64_t> calls{0};
+  std::atomic<uint64_t> bytes{0};              ///< of their counts
+  std::atomic<uint64_t> sent{0}, received{0};  ///< bytes of messages
+  std::atomic<uint64_t> waited{0};             ///< nanoseconds in long waits, of all calls
+  std::atomic<uint64_t> traced_calls{0};       ///< of which it is known …
+  std::atomic<uint64_t> traced{0};             ///< … how many nanoseconds they lasted
+
+  static void add(std::atomic<uint64_t>& to, uint64_t more) {
+    to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+};
+
+class CallTotals {
+ public:
+  static constexpr size_t kClasses = 65;  ///< class c: bytes from 2^(c-1) to 2^c - 1; class 0: none
+
+  /// The rank enters a collective.
+  void enter(Collective collective) { CallTotal::add(entered_[static_cast<size_t>(collective)], 1); }
+  /// How many it has entered, by Collective.
+  std::vector<uint64_t> entered() const {
+    std::vector<uint64_t> all;
+    for (const auto& count : entered_) all.push_back(count.load(std::memory_order_relaxed));
+    return all;
+  }
+
+  /// That of a call of the rank. Only the thread that makes calls.
+  CallTotal& of(const CallSpec& spec) {
+    if (spec.splits || spec.leaves) return control_;
+    std::atomic<CallTotal*>& place = totals_[index_of(spec)];
+    CallTotal* const known = place.load(std::memory_order_relaxed);
+    return known != nullptr ? *known : make(place);
+  }
+  /// visit(collective, class, total) for those that have calls. Any thread.
+  template <class Visit>
+  void each(Visit&& visit) const {
+    for (size_t i = 0; i < totals_.size(); ++i) {
+      const CallTotal* const total = totals_[i].load(std::memory_order_acquire);
+      if (total != nullptr) visit(static_cast<Collective>(i / kClasses), i % kClasses, *total);
+    }
+  }
+  /// The sum of one member over all.
+  uint64_t sum(std::atomic<uint64_t> CallTotal::*member) const {
+    uint64_t all = 0;
+    each([&](Collective, size_t, const CallTotal& total) { all += (total.*member).load(std::memory_order_relaxed); });
+    return all;
+  }
+
+  CallTotals() = default;
+  ~CallTotals() {
+    for (auto& place : totals_) delete place.load(std::memory_order_relaxed);
+  }
+  CallTotals(const CallTotals&) = delete;
+  CallTotals& operator=(const CallTotals&) = delete;
+
+ private:
+  static size_t index_of(const CallSpec& spec) {
+    const uint64_t bytes = spec.is_vector ? 0 : spec.count * size_of(spec.type);
+    return static_cast<size_t>(spec.collective) * kClasses + static_cast<size_t>(std::bit_width(bytes));
+  }
+  static CallTotal& make(std::atomic<CallTotal*>& place) {
+    place.store(new CallTotal, std::memory_order_release);
+    return *place.load(std::memory_order_relaxed);
+  }
+
+  CallTotal control_;  // of calls that move no data, for which nobody asks
+  std::array<std::atomic<uint64_t>, kCollectives> entered_{};
+  std::array<std::atomic<CallTotal*>, kCollectives * kClasses> totals_{};
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,66 @@
+// The trace of a rank's calls on one communicator: always on, so it leaves out most of many short calls in a row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/call_board.hpp"
+#include "comm/call_totals.hpp"
+#include "trace/rank_trace.hpp"
+#include "trace/ring.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::comm {
+
+/// The thread that makes the calls writes it; any thread reads it.
+class CallTrace {
+ public:
+  /// It adds to `totals` how long calls last and wait.
+  explicit CallTrace(CallTotals& totals) : totals_(totals) {}
+
+  static constexpr uint64_t kLong = 1 << 14;  ///< elements of a call that is always traced
+  /// Short calls since the last long one, or long wait, that are traced; of further ones each kEvery-th by its number,
+  /// which is the same on all ranks.
+  static constexpr uint32_t kInARow = 64;
+  static constexpr uint64_t kEvery = 64;
+
+  /// A call with this key on the board begins on the host, …
+  void enter(uint64_t key, const CallSpec& spec) {
+    if (is_traced(key, spec)) write_entered(key, spec, trace::Event::Kind::Entered);
+  }
+  /// … or is enqueued on a device.
+  void enqueue(uint64_t key, const CallSpec& spec) {
+    if (is_traced(key, spec)) write_entered(key, spec, trace::Event::Kind::Enqueued);
+  }
+  /// The call, or all of a group, have ended.
+  void leave(Code code = Code::Ok) {
+    if (open_ != nullptr) [[unlikely]]
+      write_left(code);
+  }
+  /// The call entered last, which is on `board`, has waited for a peer (kNoRank: for several) and goes on now.
+  void waited(const CallBoard& board, Rank peer, trace::Clock::time_point since);
+
+  trace::Ring::Events events() const { return ring_.read(); }
+  /// Reads an event of a beginning: Entered, Within or Enqueued.
+  static trace::TracedCall call_of(const trace::Event& event);
+
+ private:
+  bool is_traced(uint64_t key, const CallSpec& spec) {
+    if (spec.count >= kLong) {
+      in_a_row_ = 0;
+      return true;
+    }
+    return ++in_a_row_ <= kInARow || key % kEvery == 0;
+  }
+  void open(uint64_t at, const CallSpec& spec);
+  void write_entered(uint64_t key, const CallSpec& spec, trace::Event::Kind kind);
+  void write_left(Code code);
+
+  CallTotals& totals_;
+  trace::Ring ring_;
+  CallTotal* open_ = nullptr;  // of the call that runs, if it has been written
+  uint64_t entered_ = 0;       // that call; nanoseconds
+  uint32_t in_a_row_ = 0;      // short calls
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,65 @@
+// What the ranks of processes have counted, as OpenMetrics text: for Prometheus and what reads its format.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace tutti::control {
+
+inline constexpr const char* kMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Calls of one collective and size class.
+struct CallMetrics {
+  std::string collective;                 ///< "all_reduce"
+  uint8_t size_class = 0;                 ///< 0: of no bytes, or vector calls; c: from 2^(c-1) bytes on, to 2^c - 1
+  uint64_t calls = 0, bytes = 0;          ///< bytes of their counts
+  uint64_t sent = 0, received = 0;        ///< bytes of messages
+  uint64_t waited = 0;                    ///< nanoseconds in waits of more than 20 us
+  uint64_t traced_calls = 0, traced = 0;  ///< calls whose time is known, and their nanoseconds
+
+  static void fields(auto& m, auto& v) {
+    v.words(m.collective, kMaxName);
+    v.number(m.size_class, m.calls, m.bytes, m.sent, m.received, m.waited, m.traced_calls, m.traced);
+  }
+};
+
+/// Of one rank of one communicator.
+struct RankMetrics {
+  static constexpr size_t kMaxCalls = 4096;
+
+  std::string communicator, title, transports;
+  Rank rank = 0, ranks = 0;
+  uint8_t failed = 0;     ///< the communicator has
+  uint32_t stuck_ms = 0;  ///< it waits now, for so long; 0: it does not
+  std::vector<CallMetrics> calls;
+
+  static void fields(auto& m, auto& v) {
+    v.words(m.communicator, kMaxName);
+    v.words(m.title, kMaxName);
+    v.words(m.transports, kMaxName);
+    v.number(m.rank, m.ranks, m.failed, m.stuck_ms);
+    v.list(m.calls, kMaxCalls);
+  }
+};
+
+struct ProcessMetrics {
+  uint32_t process = 0;
+  std::string version;
+  std::vector<RankMetrics> ranks;
+
+  static void fields(auto& m, auto& v) {
+    v.number(m.process);
+    v.words(m.version, kMaxLabel);
+    v.list(m.ranks, kMaxRanks);
+  }
+};
+
+/// Ends with "# EOF".
+std::string open_metrics(const std::vector<ProcessMetrics>& processes);
+/// The same in the older text format of Prometheus, the only one that collectors of files read.
+std::string classic_metrics(const std::vector<ProcessMetrics>& processes);
+
+}  // namespace tutti::control

@@ -85,7 +85,7 @@ MetricsTarget parse_metrics_target(const std::string& text) {
 
 void MetricsServer::open() {
   try {
-    target_ = parse_metrics_target(env().metrics);
+    target_ = parse_metrics_target(usable_env().ours.metrics);
   } catch (const Error& error) {
     log_warn("metrics are not exported: {}", error.what());
   }
@@ -102,11 +102,13 @@ Fd MetricsServer::listen_at_target() const {
 void MetricsServer::try_to_listen() {
   try {
     clients_.listen(listen_at_target());
-    log_info("metrics of this job's ranks on this host are served by this process at TUTTI_METRICS={}", env().metrics);
+    log_info("metrics of this job's ranks on this host are served by this process at TUTTI_METRICS={}",
+             usable_env().ours.metrics);
   } catch (const Error& error) {
     const bool taken = std::string_view(error.what()).ends_with(std::strerror(EADDRINUSE));
     if (!std::exchange(warned_, true)) {
-      taken ? log_info("TUTTI_METRICS={}: another process has it: of this job, or of another one", env().metrics)
+      taken ? log_info("TUTTI_METRICS={}: another process has it: of this job, or of another one",
+                       usable_env().ours.metrics)
             : log_warn("TUTTI_METRICS: no metrics are served: {}", error.what());
     }
     control_.loop().at(Deadline::in(kAgain), [this] { try_to_listen(); });

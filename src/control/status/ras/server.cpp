@@ -103,10 +103,10 @@ RasServer::RasServer(ControlThread& control, WithJob with_job)
                                 .dropped = [this](Clients::Id client) { sessions_.erase(&*client); }}) {}
 
 void RasServer::open() {
-  if (env().ras_address.empty()) return;
+  if (usable_env().ours.ras_address.empty()) return;
   try {
-    clients_.listen(listen_tcp_shared(env().ras_address));
-    log_debug("NCCL's RAS protocol is spoken at {}", env().ras_address);
+    clients_.listen(listen_tcp_shared(usable_env().ours.ras_address));
+    log_debug("NCCL's RAS protocol is spoken at {}", usable_env().ours.ras_address);
   } catch (const Error& error) {  // a job runs without it; another user may have the port
     const std::string text =
         fmt::format("TUTTI_RAS_ADDR: no client of NCCL's RAS can ask this process: {}", error.what());

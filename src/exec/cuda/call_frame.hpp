@@ -88,10 +88,11 @@ class CallFrame {
     set(head_.counters->left, 0);
     set(head_.counters->owner, 0);
     set(head_.counters->calls, ended);
-    if (head_.counted != 0) ptx::store_relaxed(&head_.record->counted, head_.counted);
 #if defined(__CUDACC__)
+    if (head_.counted != 0) ptx::store_relaxed(&head_.record->counted, head_.counted);
     Words::store_release(&head_.record->ended, ended);
 #else  // what its stream did before a kernel, copies among it, has ended: ThreadSanitizer hears of that here
+    if (head_.counted != 0) __atomic_store_n(&head_.record->counted, head_.counted, __ATOMIC_RELEASE);
     __atomic_store_n(&head_.record->ended, ended, __ATOMIC_RELEASE);
 #endif
   }

@@ -46,6 +46,15 @@ class CallTotals {
     CallTotal* const known = place.load(std::memory_order_relaxed);
     return known != nullptr ? *known : make(place);
   }
+  /// A send or receive has ended.
+  void add_transfer(const CallSpec& spec) {
+    CallTotal& total = of(spec);
+    const uint64_t bytes = spec.count * size_of(spec.type);
+    CallTotal::add(total.calls, 1);
+    CallTotal::add(total.bytes, bytes);
+    CallTotal::add(spec.sends ? total.sent : total.received, bytes);
+  }
+
   /// visit(collective, class, total) for those that have calls. Any thread.
   template <class Visit>
   void each(Visit&& visit) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
@@ -27,13 +26,6 @@ Error cause_of(const Error& error, const control::JoinTerms& terms) {
   const Deadline deadline = Deadline::in(error.code() == Code::PeerFailed ? kKnownWithin : 0);
   while (terms.stop->load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
   return terms.stop->load(std::memory_order_acquire) != 0 ? terms.why() : error;
-}
-
-/// "shm, tcp": those that serve a rank's peers.
-std::string transports_of(const RankReport& report) {
-  std::set<std::string> all;
-  for (const auto& [relation, names] : report.fabric.routes) all.insert(names);
-  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
@@ -343,14 +335,7 @@ void Communicator::enter_transfers(Work work) {
 }
 
 void Communicator::count_transfers() {
-  for (const NumberedCall& transfer : group_) {
-    const CallSpec& spec = transfer.call.spec;
-    const uint64_t bytes = spec.count * size_of(spec.type);
-    CallTotal& total = log_->totals.of(spec);
-    CallTotal::add(total.calls, 1);
-    CallTotal::add(total.bytes, bytes);
-    CallTotal::add(spec.sends ? total.sent : total.received, bytes);
-  }
+  for (const NumberedCall& transfer : group_) log_->totals.add_transfer(transfer.call.spec);
 }
 
 /// The transfers of a group run on the first one's stream; the others' streams wait for them. What `status` says is a

@@ -96,7 +96,7 @@ class Communicator {
   exec::Pending* begin(Work work, Status& status, bool more_follow = false);
   void start_held();
   /// Ends it; sets `status` if it failed.
-  void finish(exec::Pending& pending, Status& status) {
+  [[gnu::always_inline]] void finish(exec::Pending& pending, Status& status) {
     board_->leave(calls_);
     diagnostics_.end();
     trace_->leave(pending.status().code);

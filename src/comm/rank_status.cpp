@@ -1,8 +1,10 @@
 #include "comm/rank_status.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/hash.hpp"
 #include "control/status/status.hpp"
 #include "control/wait_table.hpp"
@@ -78,6 +80,12 @@ control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::st
 }
 
 }  // namespace
+
+std::string transports_of(const RankReport& report) {
+  std::set<std::string> all;
+  for (const auto& [relation, names] : report.fabric.routes) all.insert(names);
+  return fmt::format("{}", fmt::join(all, ", "));
+}
 
 ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
                      std::string transports) {

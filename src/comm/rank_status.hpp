@@ -5,9 +5,13 @@
 #include <string>
 
 #include "comm/call_log.hpp"
+#include "comm/rank_report.hpp"
 #include "control/endpoint.hpp"
 
 namespace tutti::comm {
+
+/// "shm, tcp": those that serve the peers of a rank with this report.
+std::string transports_of(const RankReport& report);
 
 /// While it lives, the process's status has this rank.
 class ShownRank {

@@ -40,7 +40,7 @@ void Clients::accept_some() {
     const auto client = all_.emplace(all_.end());
     try {
       client->fd_ = std::move(fd);
-      client->timer_ = loop_.at(Deadline::in(service_.patience), [this, client] {
+      client->timer_ = loop_.at(Deadline::in(service_.time_limit), [this, client] {
         client->timer_ = 0;
         drop(client);
       });

@@ -29,7 +29,7 @@ class Clients {
   using Id = std::list<Client>::iterator;
 
   struct Service {
-    double patience = 5;               ///< seconds that a connection may last
+    double time_limit = 5;             ///< seconds that a connection may last
     std::function<bool(int)> admits;   ///< may this connection ask? Empty: all may
     std::function<void(Id)> received;  ///< the client's request has grown
     std::function<void(Id)> dropped;   ///< its connection ends. Empty: nobody has to know

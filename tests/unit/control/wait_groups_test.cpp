@@ -1,4 +1,4 @@
-// Who waits for whom in the end: every node's ends, compared with those of a plain search.
+// Where the waits of each node lead in the end, compared with a plain search.
 #include "control/status/wait_groups.hpp"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@
 namespace tutti::control::ras {
 namespace {
 
-constexpr double kPatience = 60;  // seconds that a connection may last
+constexpr double kTimeLimit = 60;  // seconds that a connection may last
 
 /// Address and port as the kernel's question has them. IPv6 addresses of IPv4 are those.
 struct End {
@@ -97,7 +97,7 @@ bool is_other_users(int fd) {
 RasServer::RasServer(ControlThread& control, WithJob with_job)
     : control_(control),
       with_job_(std::move(with_job)),
-      clients_(control.loop(), {.patience = kPatience,
+      clients_(control.loop(), {.time_limit = kTimeLimit,
                                 .admits = [](int fd) { return !is_other_users(fd); },
                                 .received = [this](Clients::Id client) { obey(client); },
                                 .dropped = [this](Clients::Id client) { sessions_.erase(&*client); }}) {}

@@ -30,15 +30,6 @@ class CallTotals {
  public:
   static constexpr size_t kClasses = 65;  ///< class c: bytes from 2^(c-1) to 2^c - 1; class 0: none
 
-  /// The rank enters a collective.
-  void enter(Collective collective) { CallTotal::add(entered_[static_cast<size_t>(collective)], 1); }
-  /// How many it has entered, by Collective.
-  std::vector<uint64_t> entered() const {
-    std::vector<uint64_t> all;
-    for (const auto& count : entered_) all.push_back(count.load(std::memory_order_relaxed));
-    return all;
-  }
-
   /// That of a call of the rank. Only the thread that makes calls.
   CallTotal& of(const CallSpec& spec) {
     if (spec.splits || spec.leaves) return control_;
@@ -46,6 +37,15 @@ class CallTotals {
     CallTotal* const known = place.load(std::memory_order_relaxed);
     return known != nullptr ? *known : make(place);
   }
+  /// Calls that have ended, by Collective.
+  std::vector<uint64_t> calls() const {
+    std::vector<uint64_t> all(kCollectives);
+    each([&](Collective collective, size_t, const CallTotal& total) {
+      all[static_cast<size_t>(collective)] += total.calls.load(std::memory_order_relaxed);
+    });
+    return all;
+  }
+
   /// A send or receive has ended.
   void add_transfer(const CallSpec& spec) {
     CallTotal& total = of(spec);
@@ -88,7 +88,6 @@ class CallTotals {
   }
 
   CallTotal control_;  // of calls that move no data, for which nobody asks
-  std::array<std::atomic<uint64_t>, kCollectives> entered_{};
   std::array<std::atomic<CallTotal*>, kCollectives * kClasses> totals_{};
 };
 

@@ -238,7 +238,6 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
 exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow) {
   BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
-  log_->totals.enter(call.spec.collective);
   if (on.is_driven()) {
     trace_->enter(calls_, call.spec);
     diagnostics_.begin(calls_, call.spec);

@@ -39,7 +39,9 @@ control::RankStatus status_of(const control::Endpoint& endpoint, const std::stri
   status.sent = log.totals.sum(&CallTotal::sent);
   status.received = log.totals.sum(&CallTotal::received);
   status.waited_ms = log.totals.sum(&CallTotal::waited) / 1'000'000;
-  status.counts = log.totals.entered();
+  status.counts = log.totals.calls();
+  const auto running = board.collective(status.entered);
+  if (running && status.entered > status.left) ++status.counts[static_cast<size_t>(running->collective)];
   if (const auto failure = endpoint.failure()) {
     status.failure = failure->second.substr(0, control::kMaxSmall);
     status.failure_code = static_cast<uint8_t>(failure->first);

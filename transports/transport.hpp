@@ -60,7 +60,17 @@ enum class MemoryUse : uint8_t { Read, ReadWrite };
 /// Keeps memory registered; null if the transport needs no registration. See Transport::register_memory.
 using Registration = std::shared_ptr<const void>;
 
-/// Calls on one instance come from one thread at a time; `probe` from any.
+/// What the links to and from a peer on a link lane have carried since they were made, as their wire counts it.
+struct Traffic {
+  Rank peer = kNoRank;
+  uint32_t lane = 0;
+  uint64_t sent = 0;      ///< bytes that have arrived at the peer
+  uint64_t received = 0;  ///< bytes that have come from it
+  uint64_t busy = 0;      ///< nanoseconds in which bytes were on the way to the peer, which had room for more
+  uint64_t resent = 0;    ///< packets that were sent once more
+};
+
+/// Calls on one instance come from one thread at a time; `probe` and `traffic` from any.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -124,6 +134,8 @@ class Transport {
     (void)seconds;
     return false;
   }
+  /// By peer and lane; empty if its wire does not count. Cheap enough for once a second.
+  virtual std::vector<Traffic> traffic() const { return {}; }
 };
 
 /// New fields come at the end.

@@ -129,6 +129,10 @@ TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
  * thread's next call. */
 TUTTI_API const char* tuttiGetLastError(void);
 
+/* Writes the last calls of this process's ranks into a file that only this user can read, for `tutti trace`: %h in the
+ * path stands for the host's name, %p for the process's number. Any thread, also while calls run or have failed. */
+TUTTI_API tuttiResult_t tuttiWriteTrace(const char* path);
+
 /* For libraries built on this one: the settings of `tutti env`, and the log. */
 
 /* *value: the text of a variable that `tutti env` lists: of Tutti's own the value in effect, of another program's what

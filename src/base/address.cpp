@@ -210,6 +210,13 @@ std::optional<Address> source_towards(const Address& address) {
   return source.valid() ? std::optional(source) : std::nullopt;
 }
 
+Address numeric_address(const std::string& text) {
+  Address address;
+  if (inet_pton(AF_INET, text.c_str(), address.bytes.data()) == 1) address.family = 4;
+  if (!address.valid() && inet_pton(AF_INET6, text.c_str(), address.bytes.data()) == 1) address.family = 6;
+  return address;
+}
+
 HostPort parse_host_port(const std::string& text) {
   const size_t colon = text.rfind(':');
   const std::string digits = colon == std::string::npos ? "" : text.substr(colon + 1);

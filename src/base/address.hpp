@@ -34,6 +34,9 @@ struct HostPort {
 /// Reads "host:4711", "[fe80::1]:4711", ":4711". Throws Error(InvalidArgument) without a port from 1 to 65535.
 HostPort parse_host_port(const std::string& text);
 
+/// Reads "10.0.0.7", "fe80::1"; not valid() for anything else.
+Address numeric_address(const std::string& text);
+
 /// The operating system's form. Throws Error(InvalidArgument) unless `address.valid()`.
 sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length);
 

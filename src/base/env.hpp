@@ -20,6 +20,9 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 /// Whether processes read each other's memory (CMA).
 enum class Cma : uint8_t { Off, Auto, Always };
 
+/// Which signal has a process write its last calls.
+enum class TraceSignalName : uint8_t { None, Usr1, Usr2 };
+
 /// How messages travel between GPUs.
 enum class CudaWire : uint8_t { Auto, Slots, Ll, Ll128, CopyEngine, Nvls };
 /// How ranks reach each other's memory for links between GPUs: transports/cuda/memory.hpp.

@@ -13,6 +13,8 @@ inline constexpr size_t kMaxHttpHead = 8192;  ///< bytes of a request
 struct HttpRequest {
   std::string method;  ///< "GET"
   std::string path;    ///< "/metrics", without a query
+  std::string accept;  ///< types of answers that the client reads; "": it does not say
+  std::string host;    ///< that the client believes to ask: "localhost:8000"; "": it does not say
 };
 
 /// A request of which `bytes` are the beginning; empty while its head has not ended. Bodies are not read. Throws

@@ -17,6 +17,10 @@ const char* tuttiGetVersion(void) { return version(); }
 const char* tuttiGetErrorString(tuttiResult_t result) { return name_of(static_cast<Code>(result)); }
 const char* tuttiGetLastError(void) { return last_error(); }
 
+tuttiResult_t tuttiWriteTrace(const char* path) {
+  return guarded([&] { comm::Communicator::write_trace(&required(path, "path")); });
+}
+
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return guarded([&] {
     tuttiUniqueId& raw = required(id, "id");

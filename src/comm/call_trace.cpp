@@ -1,5 +1,7 @@
 #include "comm/call_trace.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <optional>
 
 namespace tutti::comm {
@@ -9,11 +11,31 @@ using trace::Event;
 
 uint64_t time_now() { return trace::nanoseconds(trace::Clock::now()); }
 
+/// The time of a thread in calls on all communicators: in long ones, and in long waits of short ones. It is counted
+/// alike on all ranks, whichever calls they trace.
+struct InCalls {
+  const uint64_t thread = ++threads;
+  uint64_t nanoseconds = 0;
+  uint64_t until = 0;  // counted up to here: calls of a group, and ranks, may run at the same time
+
+  void add(uint64_t since, uint64_t now) {
+    since = std::max(since, until);
+    if (now <= since) return;
+    nanoseconds += now - since;
+    until = now;
+  }
+
+ private:
+  static inline std::atomic<uint64_t> threads{0};
+};
+thread_local InCalls in_calls;
+
 }  // namespace
 
 void CallTrace::open(uint64_t at, const CallSpec& spec) {
   if (open_ != nullptr) return;  // a group is in one class with its first call
   open_ = &totals_.of(spec);
+  is_long_ = spec.count >= kLong;
   entered_ = at;
 }
 
@@ -25,7 +47,12 @@ void CallTrace::write_entered(uint64_t key, const CallSpec& spec, Event::Kind ki
 
 void CallTrace::write_left(Code code) {
   const uint64_t now = time_now();
-  ring_.write({.kind = Event::Kind::Left, .at = now, .first = static_cast<uint64_t>(code)});
+  if (is_long_) in_calls.add(entered_, now);
+  ring_.write({.kind = Event::Kind::Left,
+               .at = now,
+               .call = in_calls.thread,
+               .first = static_cast<uint64_t>(code),
+               .second = in_calls.nanoseconds});
   if (code == Code::Ok) {
     CallTotal::add(open_->traced_calls, 1);
     CallTotal::add(open_->traced, now - entered_);
@@ -48,6 +75,7 @@ void CallTrace::waited(const CallBoard& board, Rank peer, trace::Clock::time_poi
   }
   const uint64_t now = time_now();
   CallTotal::add(open_->waited, now - began);
+  if (!is_long_) in_calls.add(began, now);
   ring_.write({.kind = Event::Kind::Waited,
                .at = now,
                .first = static_cast<uint64_t>(static_cast<uint32_t>(peer)),

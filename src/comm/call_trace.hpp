@@ -1,6 +1,7 @@
 // The trace of a rank's calls on one communicator: always on, so it leaves out most of many short calls in a row.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -19,10 +20,17 @@ class CallTrace {
   explicit CallTrace(CallTotals& totals) : totals_(totals) {}
 
   static constexpr uint64_t kLong = 1 << 14;  ///< elements of a call that is always traced
-  /// Short calls since the last long one, or long wait, that are traced; of further ones each kEvery-th by its number,
-  /// which is the same on all ranks.
+  /// Short calls since the last long one, or long wait, that are traced; of further ones one in 64, those of this
+  /// rarity.
   static constexpr uint32_t kInARow = 64;
-  static constexpr uint64_t kEvery = 64;
+  static constexpr uint32_t kRare = 6;
+
+  /// How rare a call's number is: one in 2^n has rarity n or more. A sample by it is the same on all ranks, and meets
+  /// all calls of a program that repeats itself (Knuth: The Art of Computer Programming, volume 3, 6.4: multiplicative
+  /// hashing).
+  static constexpr uint32_t rarity(uint64_t number) {
+    return static_cast<uint32_t>(std::countl_zero(number * 0x9e3779b97f4a7c15));
+  }
 
   /// A call with this key on the board begins on the host, …
   void enter(uint64_t key, const CallSpec& spec) {
@@ -50,7 +58,7 @@ class CallTrace {
       in_a_row_ = 0;
       return true;
     }
-    return ++in_a_row_ <= kInARow || key % kEvery == 0;
+    return ++in_a_row_ <= kInARow || rarity(key) >= kRare;
   }
   void open(uint64_t at, const CallSpec& spec);
   void write_entered(uint64_t key, const CallSpec& spec, trace::Event::Kind kind);
@@ -60,6 +68,7 @@ class CallTrace {
   trace::Ring ring_;
   CallTotal* open_ = nullptr;  // of the call that runs, if it has been written
   uint64_t entered_ = 0;       // that call; nanoseconds
+  bool is_long_ = false;       // it has kLong elements
   uint32_t in_a_row_ = 0;      // short calls
 };
 

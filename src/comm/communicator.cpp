@@ -120,6 +120,7 @@ std::unique_ptr<exec::Backend> Communicator::make_host_backend() {
 }
 
 Communicator::~Communicator() {
+  shown_.reset();
   while (!on_.empty()) on_.pop_back();
   Fabric::retire(std::move(fabric_), endpoint_);
 }
@@ -161,7 +162,7 @@ void Communicator::agree(bool groups_given) {
   for (size_t i = 1; i < on_.size(); ++i) on_[i]->agree(agreed, groups_, Deadline::in(timeouts_.of_init()));
   inputs_ = agreed.inputs;
   host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
-  shown_.emplace(*endpoint_, title(), log_, transports_of(agreed.reports[static_cast<size_t>(rank())]));
+  shown_.emplace(*endpoint_, title(), log_, transports_of(agreed.reports[static_cast<size_t>(rank())]), fabric_.get());
   log_decisions(std::move(agreed));
 }
 

@@ -152,6 +152,8 @@ class Communicator {
   /// The program has heard of the failure: a call has returned it. Else the end of the communicator logs it.
   void note_heard() { heard_.store(true, std::memory_order_relaxed); }
   bool heard() const { return heard_.load(std::memory_order_relaxed); }
+  /// Writes the last calls of this process into a file (control/status/trace_file.hpp).
+  static void write_trace(const std::string& path);
   /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls, and those
   /// that were lost before they left.
   Status leave();

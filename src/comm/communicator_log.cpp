@@ -12,8 +12,7 @@
 #include "base/private_file.hpp"
 #include "comm/communicator.hpp"
 #include "comm/slow_paths.hpp"
-#include "control/host.hpp"
-#include "control/status/status.hpp"
+#include "control/status/trace_file.hpp"
 #include "link/cma.hpp"
 #include "select/explain.hpp"
 #include "select/select.hpp"
@@ -130,14 +129,14 @@ double Communicator::predicted(const Prepared& made, const BackendCalls& on) {
 void Communicator::leave_trace() const {
   if (env().trace_file.empty() || trace_left_.exchange(true)) return;
   if (!is_new("trace of " + endpoint_->name())) return;
-  const std::string path = path_of_process(env().trace_file);
   try {
-    write_private(path, control::StatusBook::of_this_process().trace(control::host_name()));
-    log_info("rank {}: the last calls of this process are in {}", rank(), path);
+    log_info("rank {}: the last calls of this process are in {}", rank(), control::write_trace(env().trace_file));
   } catch (const std::exception& error) {  // the communicator's own error is what counts
     log_warn("rank {}: TUTTI_TRACE_FILE is not written: {}", rank(), error.what());
   }
 }
+
+void Communicator::write_trace(const std::string& path) { control::write_trace(path); }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {
   const CallInfo info = last_call();

@@ -220,6 +220,12 @@ void Fabric::note_route(Rank peer, const std::string& transport, const std::stri
   known += (known.empty() ? "" : "+") + transport;
 }
 
+std::map<std::string, std::vector<transports::Traffic>> Fabric::traffic() const {
+  std::map<std::string, std::vector<transports::Traffic>> all;
+  for (const transports::Transport* engine : engines_) all[engine->name()] = engine->traffic();
+  return all;
+}
+
 std::string Fabric::why_no_better(const std::string& relation) const {
   const auto known = reasons_.find(relation);
   return known == reasons_.end() ? "" : known->second;

@@ -80,6 +80,8 @@ class Fabric final : public exec::Connector {
   std::string why_no_better(const std::string& relation) const;
   /// The transports in use that need progress().
   const std::vector<transports::Transport*>& engines() const { return engines_; }
+  /// What the wires of links have counted, by transport. Any thread.
+  std::map<std::string, std::vector<transports::Traffic>> traffic() const;
 
   link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;

@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "comm/rank_pace.hpp"
 #include "control/status/status.hpp"
 #include "control/wait_table.hpp"
 
@@ -55,14 +56,47 @@ control::RankStatus status_of(const control::Endpoint& endpoint, const std::stri
   return status;
 }
 
+std::vector<control::LinkMetrics> links_of(const control::Endpoint& endpoint, const Fabric* fabric) {
+  std::vector<control::LinkMetrics> links;
+  if (fabric == nullptr) return links;
+  for (const auto& [transport, peers] : fabric->traffic()) {
+    for (const transports::Traffic& peer : peers) {
+      links.push_back({.transport = transport,
+                       .peer_host = endpoint.host_name(peer.peer),
+                       .peer = peer.peer,
+                       .lane = peer.lane,
+                       .sent = peer.sent,
+                       .received = peer.received,
+                       .busy = peer.busy,
+                       .resent = peer.resent});
+    }
+  }
+  return links;
+}
+
+std::vector<control::LinkPace> busiest_links(const Fabric* fabric) {
+  std::vector<control::LinkPace> links;
+  if (fabric == nullptr) return links;
+  for (const auto& [transport, peers] : fabric->traffic()) {
+    for (const transports::Traffic& of : peers) {
+      if (of.busy == 0) continue;
+      links.push_back({.transport = transport, .peer = of.peer, .lane = of.lane, .sent = of.sent, .busy = of.busy});
+    }
+  }
+  std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.busy > b.busy; });
+  links.resize(std::min(links.size(), control::RankPace::kMaxLinks));
+  return links;
+}
+
 control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::string& title,
-                                const std::string& transports, const CallLog& log) {
+                                const std::string& transports, const CallLog& log, const Fabric* fabric) {
   control::RankMetrics metrics{.communicator = endpoint.name(),
                                .title = title.substr(0, control::kMaxName),
                                .transports = transports.substr(0, control::kMaxName),
                                .rank = endpoint.rank(),
                                .ranks = endpoint.ranks(),
-                               .calls = {}};
+                               .calls = {},
+                               .links = links_of(endpoint, fabric)};
   metrics.failed = endpoint.failure() ? 1 : 0;
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (wait) metrics.stuck_ms = stuck_for(*wait);
@@ -90,9 +124,12 @@ std::string transports_of(const RankReport& report) {
 }
 
 ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
-                     std::string transports) {
+                     std::string transports, const Fabric* fabric) {
   control::StatusBook::of_this_process().add(
-      this, {.status = [&endpoint, title, transports, log] { return status_of(endpoint, title, transports, *log); },
+      this, {.communicator = endpoint.name(),
+             .title = title.substr(0, control::kMaxName),
+             .rank = endpoint.rank(),
+             .status = [&endpoint, title, transports, log] { return status_of(endpoint, title, transports, *log); },
              .trace = [&endpoint, title, log]() -> trace::RankTrace {
                return {.communicator = endpoint.name(),
                        .title = title,
@@ -101,7 +138,15 @@ ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::
                        .events = log->trace.events(),
                        .call = CallTrace::call_of};
              },
-             .metrics = [&endpoint, title, transports, log] { return metrics_of(endpoint, title, transports, *log); }});
+             .metrics = [&endpoint, title, transports, log,
+                         fabric] { return metrics_of(endpoint, title, transports, *log, fabric); },
+             .pace =
+                 [&endpoint, log, fabric] {
+                   control::RankPace pace = pace_of(log->trace.events().last);
+                   pace.rank = endpoint.rank();
+                   pace.links = busiest_links(fabric);
+                   return pace;
+                 }});
 }
 
 ShownRank::~ShownRank() { control::StatusBook::of_this_process().remove(this); }

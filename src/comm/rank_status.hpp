@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/call_log.hpp"
+#include "comm/fabric.hpp"
 #include "comm/rank_report.hpp"
 #include "control/endpoint.hpp"
 
@@ -16,10 +17,9 @@ std::string transports_of(const RankReport& report);
 /// While it lives, the process's status has this rank.
 class ShownRank {
  public:
-  /// `endpoint` must outlive it.
-  /// `transports`: of its links; "": they have none yet.
+  /// `endpoint` and `fabric` must outlive it. `transports`: of its links; "", and no fabric: they have none yet.
   ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
-            std::string transports = "");
+            std::string transports = "", const Fabric* fabric = nullptr);
   ~ShownRank();
   ShownRank(const ShownRank&) = delete;
   ShownRank& operator=(const ShownRank&) = delete;

@@ -61,12 +61,14 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
 std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoard> board,
                                                    const control::Endpoint& endpoint) {
   const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
-  return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
-    if (key == control::kStatusKey) return control::StatusBook::of_this_process().answer();
-    if ((key & kKinds) != kWaits) return board->answer(key);
-    const auto asker = static_cast<Rank>(key & 0x7fffffff);
-    return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());
-  };
+  return
+      [board = std::move(board), rank = endpoint.rank(), process, name, communicator = endpoint.name()](uint64_t key) {
+        if (key == control::kStatusKey) return control::StatusBook::of_this_process().answer();
+        if (key == control::kPaceKey) return control::StatusBook::of_this_process().pace_answer(communicator);
+        if ((key & kKinds) != kWaits) return board->answer(key);
+        const auto asker = static_cast<Rank>(key & 0x7fffffff);
+        return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());
+      };
 }
 
 Stalls::Stalls(control::Endpoint& endpoint, std::string title)

@@ -16,6 +16,11 @@ inline std::string describe_process(const Member& member) {
   return fmt::format("process {} on {}", member.process, member.host_name);
 }
 
+/// "10.0.0.7".
+inline std::string address_of(const Member& member) {
+  return member.addresses.empty() ? "127.0.0.1" : to_string(member.addresses.front());
+}
+
 /// "rank 2 (process 4711 on node17)".
 inline std::string describe_rank(Rank rank, const Member& member) {
   return fmt::format("rank {} ({})", rank, describe_process(member));

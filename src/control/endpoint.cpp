@@ -45,6 +45,8 @@ Rank Endpoint::ranks() const { return client_->ranks(); }
 const transports::ProcessId& Endpoint::process_id(Rank r) const { return client_->process_id(r); }
 const std::string& Endpoint::name() const { return client_->name(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
+const std::string& Endpoint::host_name(Rank r) const { return client_->member(r).host_name; }
+
 std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }
 
 void Endpoint::check_not_left() const {

@@ -80,6 +80,7 @@ class Endpoint final : public transports::Wireup {
   const std::string& name() const override;
   /// What `rank` passed to join().
   const std::string& info(Rank rank) const;
+  const std::string& host_name(Rank rank) const;
   /// A rank in messages: "rank 2 (process 4711 on node17)".
   std::string describe(Rank rank) const;
 

@@ -22,7 +22,7 @@ struct Event {
     Entered,   ///< `first`, `second`: the call's arguments
     Within,    ///< the same; it was entered before
     Enqueued,  ///< the same, on a device, which does not tell when the call ends
-    Left,      ///< `first`: the code of its error, or 0
+    Left,      ///< `first`: the code of its error, or 0; `second`: nanoseconds of thread `call` in long calls and waits
     Waited     ///< until now, since `second`; `first`: for this rank
   };
   Kind kind = Kind::Entered;

@@ -3,7 +3,10 @@
 //
 // LIAR=late: rank 1 comes to each call two milliseconds late. LIAR=KIND:RANK:CALL, of that rank's CALL-th all-reduce:
 // `stall`, it never comes; `stop`, its process stops; `die`, it is killed; `less`, it passes one element less; `slow`,
-// from there on it comes half a millisecond late. Then ranks whose call fails stay, so that they can be asked.
+// from there on it comes half a millisecond late. Then ranks whose call fails stay, so that they can be asked. With
+// `pace` all ranks sleep for 20 ms before each call, 2 ms more or less at random, and that rank from there on for 2 ms
+// more; with `work` all ranks compute for 2 to 20 ms, at random, and that rank for half as long again once there is a
+// file LIAR_FILE.
 #include <unistd.h>
 
 #include <atomic>
@@ -33,10 +36,34 @@ const Fault& fault() {
   return kFault;
 }
 
+/// Computes for about so long, on a machine like others: longer, if something else has the core.
+void work_for(double milliseconds) {
+  static volatile double kept = 1;
+  const auto steps = static_cast<unsigned long>(milliseconds * 4e5);
+  double value = kept;
+  for (unsigned long i = 0; i < steps; ++i) value = value * 0.999999 + 1e-6;
+  kept = value;
+}
+
+/// What ranks do between calls, if the fault is about that.
+void pass_time(int rank, bool begun) {
+  thread_local unsigned random = static_cast<unsigned>(rank) + 1;
+  const double chance = rand_r(&random) / (RAND_MAX + 1.0);
+  if (std::strcmp(fault().kind, "work") == 0) {
+    const char* const file = std::getenv("LIAR_FILE");
+    const bool slow = rank == fault().rank && file != nullptr && access(file, F_OK) == 0;
+    work_for((2 + 18 * chance) * (slow ? 1.5 : 1));
+  }
+  if (std::strcmp(fault().kind, "pace") != 0) return;
+  const double milliseconds = 18 + 4 * chance + (rank == fault().rank && begun ? 2 : 0);
+  usleep(static_cast<useconds_t>(milliseconds * 1000));
+}
+
 /// Commits the fault if it is this rank's turn; true if the call is to have an element less.
 bool commit_fault(int rank) {
   static std::atomic<unsigned long> calls{0};
   const unsigned long call = ++calls;
+  pass_time(rank, call >= fault().call);
   const auto is = [](const char* kind) { return std::strcmp(fault().kind, kind) == 0; };
   if (rank != fault().rank || call < fault().call) return false;
   if (is("slow")) usleep(500);

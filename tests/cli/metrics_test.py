@@ -2,7 +2,9 @@
 
 import pathlib
 import re
+import shutil
 import socket
+import subprocess
 import tempfile
 import time
 import unittest
@@ -38,8 +40,9 @@ class Metrics(unittest.TestCase):
             one.bind(("127.0.0.1", 0))
             self.port = one.getsockname()[1]
 
-    def get(self, path="/metrics"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=LIMIT) as reply:
+    def get(self, path="/metrics", accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5"):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=LIMIT) as reply:
             return reply.headers["Content-Type"], reply.read().decode()
 
     def test_one_process_serves_all_of_the_host(self):
@@ -75,6 +78,31 @@ class Metrics(unittest.TestCase):
             with socket.create_connection(("127.0.0.1", self.port), LIMIT) as rude:
                 rude.sendall(b"nonsense\r\n\r\n")
                 self.assertIn(b"400 Bad Request", rude.recv(1000))
+
+    def test_those_who_do_not_ask_for_openmetrics_get_the_older_format(self):
+        with Job(*ENDLESS, env={"TUTTI_METRICS": f"127.0.0.1:{self.port}"}):
+            kind, text = until(lambda: self.get(accept="*/*"))
+        self.assertEqual(kind, "text/plain; version=0.0.4; charset=utf-8")
+        self.assertIn("# TYPE tutti_calls_total counter\n", text)
+        self.assertNotIn("# EOF", text)
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=LIMIT)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_links_over_tcp_are_counted_by_peer(self):
+        with Job(*ENDLESS, env={"TUTTI_METRICS": f"127.0.0.1:{self.port}", "TUTTI_TRANSPORT": "tcp"}):
+            def links():
+                counts = {}
+                for name, labels, value in samples_of(self.get()[1]):
+                    if name.startswith("tutti_link_") and labels["communicator"] == "world" and labels["transport"] == "tcp":
+                        counts.setdefault(name, {})[labels["rank"], labels["peer"]] = value
+                return len(counts) == 4 and max(counts["tutti_link_sent_bytes_total"].values()) > 1 << 20 and counts
+
+            counts = until(links)
+        self.assertTrue(counts)
+        sent, received = counts["tutti_link_sent_bytes_total"], counts["tutti_link_received_bytes_total"]
+        self.assertEqual(set(sent), {(to, by) for by, to in received}, "who sends to a peer is that peer's peer")
+        self.assertGreater(max(counts["tutti_link_busy_seconds_total"].values()), 0)
 
     def test_each_process_writes_its_file(self):
         with tempfile.TemporaryDirectory() as folder:

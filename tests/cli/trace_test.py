@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from support import LIAR, LIMIT, main, tutti
-from watched_job import ENDLESS, Job, until
+from watched_job import ENDLESS, Job, page_of, until
 
 
 class Trace(unittest.TestCase):
@@ -27,7 +27,7 @@ class Trace(unittest.TestCase):
             found = until(report)
             last = found["last"][0]
             self.assertEqual((found["ranks"], last["rank"]), (4, 1))
-            self.assertGreater(last["calls"], 0.9 * found["calls"])
+            self.assertGreater(last["calls"], 0.7 * found["calls"])
             self.assertGreater(last["late_by_seconds"], 1e-3)
             text = tutti("trace", str(job.runs.pid)).stdout
             self.assertRegex(text, r"4 processes on 1 host: \d+ calls traced")
@@ -61,6 +61,19 @@ class Trace(unittest.TestCase):
         done = tutti("trace", *map(str, files))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"3 processes on 1 host: \d+ calls traced, in the last .*; 3 failed\n")
+
+    def test_a_signal_has_a_process_write_its_trace_if_that_was_asked_for(self):
+        file = self.folder / "%p.trace"
+        with Job(*ENDLESS, env={"TUTTI_TRACE_FILE": str(file), "TUTTI_TRACE_SIGNAL": "USR2"}) as job:
+            for _ in range(2):  # each time anew
+                os.kill(job.ranks[1], signal.SIGUSR2)
+                written = self.folder / f"{job.ranks[1]}.trace"
+                self.assertTrue(until(written.exists))
+                self.assertIn('"tutti_trace":1', written.read_text())
+                written.unlink()
+            self.assertEqual(list(self.folder.iterdir()), [])
+            entered = page_of(job.ranks[1])["processes"][0]["ranks"][0]["entered"]
+            self.assertTrue(until(lambda: page_of(job.ranks[1])["processes"][0]["ranks"][0]["entered"] > entered), "it runs on")
 
     def test_what_is_no_trace_is_refused_with_the_reason(self):
         for name, text, why in [("a", "", "there is no trace to read"), ("b", "{", "has a line that is not JSON"),

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -73,6 +74,25 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     refused(tuttiRedOpDestroy(op, comm), "was not made on this communicator");
     expect_usable(comm);
   });
+}
+
+TEST(Trace, IsWrittenWhileACommunicatorLives) {
+  refused(tuttiWriteTrace(nullptr), "path");
+  EXPECT_EQ(tuttiWriteTrace("/proc/none/a.trace"), tuttiSystemError);
+  const std::string path = fmt::format("/tmp/tutti-arguments-{}.trace", getpid());
+  with_ranks(2, [&](int rank, tuttiComm_t comm) {
+    ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
+    if (rank == 0) {
+      ASSERT_EQ(tuttiWriteTrace("/tmp/tutti-arguments-%p.trace"), tuttiSuccess) << tuttiGetLastError();
+    }
+    ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
+  });
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text);
+  EXPECT_EQ(text.find("{\"tutti_trace\":1,"), 0u) << text.substr(0, 100);
+  EXPECT_NE(text.find("\"barrier()\""), std::string::npos);
+  unlink(path.c_str());
 }
 
 TEST(Arguments, OfAGroupAreRefusedAtTheCall) {

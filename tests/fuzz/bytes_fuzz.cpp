@@ -21,6 +21,8 @@
 #include "control/status/metrics.hpp"
 #include "control/status/ras/report.hpp"
 #include "control/status/ras/session.hpp"
+#include "control/status/slow_links.hpp"
+#include "control/status/slow_ranks.hpp"
 #include "control/wait_table.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
@@ -128,6 +130,34 @@ void read_texts(const std::string& text) {
   read_requests(text);
 }
 
+/// What ranks say of their calls, compared with each other, again and again as if time went on.
+void judge_paces(const std::string& bytes) {
+  attempt([&] {
+    auto pace = unpack_fields<control::ProcessPace>(bytes);
+    std::vector<const control::RankPace*> ranks;
+    std::vector<std::string> hosts;
+    for (const control::RankPace& rank : pace.ranks) {
+      ranks.push_back(&rank);
+      hosts.push_back(rank.rank % 2 == 0 ? "a" : "b");
+    }
+    control::SlowRanks slow_ranks(0.03);
+    control::SlowLinks slow_links(hosts);
+    for (uint64_t i = 1; i <= 5 * control::SlowRanks::kSlices; ++i) {
+      slow_ranks.take(ranks);
+      slow_links.take(ranks);
+      for (control::RankPace& rank : pace.ranks) {
+        rank.now += 1'000'000'000;
+        for (uint64_t& number : rank.numbers) number += 10;
+        for (uint64_t& left : rank.left) left += 1'000'000'000;
+        for (uint64_t& in_calls : rank.in_calls) in_calls += rank.thread % 1'000'000'000;
+        for (control::LinkPace& link : rank.links) link.sent += uint64_t{link.lane} << 20, link.busy += 900'000'000;
+      }
+    }
+    slow_ranks.found();
+    slow_links.found();
+  });
+}
+
 /// Replies of call boards.
 void read_answers(const std::string& bytes) {
   if (const auto board = comm::CallBoard::parse(bytes)) {
@@ -144,6 +174,7 @@ void read_answers(const std::string& bytes) {
     control::ras::to_text(control::ras::job_of(job), true);
   });
   attempt([&] { control::open_metrics({unpack_fields<control::ProcessMetrics>(bytes)}); });
+  judge_paces(bytes);
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {

@@ -47,6 +47,8 @@ class Fault final : public Transport {
     return inner_->register_memory(data, bytes, use);
   }
 
+  std::vector<Traffic> traffic() const override { return inner_->traffic(); }
+
   Status progress(bool& moved) override {
     const auto now = Gate::Clock::now();
     bool passed = false;

@@ -21,6 +21,7 @@
 #include "transports/tcp/sender.hpp"
 #include "transports/tcp/state.hpp"
 #include "transports/tcp/streams.hpp"
+#include "transports/tcp/traffic.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -47,6 +48,7 @@ class Tcp final : public Transport {
     tcp::Sender& sender = senders_.emplace_back(opener_.open(peer, link_lane, deadline), peer, link_lane);
     for (uint32_t i = 0; i < sender.streams(); ++i) {
       watch(sender.fd(i), EPOLLOUT | EPOLLET, {senders_.size() - 1, i, Kind::Sender});
+      traffic_.add_out(peer, link_lane, sender.fd(i));
     }
     return sender.link();
   }
@@ -91,6 +93,8 @@ class Tcp final : public Transport {
     ::ppoll(&wait, 1, &most, nullptr);
     return true;
   }
+
+  std::vector<Traffic> traffic() const override { return traffic_.read(); }
 
  private:
   static constexpr uint32_t kAskedDirectly = 4;  // streams
@@ -154,6 +158,7 @@ class Tcp final : public Transport {
           if (!stream) break;
           const int fd = receiver.attach(std::move(*stream));
           watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, {expected_[i], number, Kind::Receiver});
+          traffic_.add_in(receiver.peer(), receiver.link_lane(), fd);
           ++streams_read_;
         }
       } catch (const Error& error) {
@@ -173,6 +178,7 @@ class Tcp final : public Transport {
   const Fd events_;
   std::deque<tcp::Sender> senders_;  // a deque: addresses are stable
   std::deque<tcp::Receiver> receivers_;
+  tcp::StreamTraffic traffic_;
   std::vector<size_t> expected_;  // receivers of which a stream has not come yet
   uint32_t streams_read_ = 0;
   Status failure_;  // the first one; it is permanent

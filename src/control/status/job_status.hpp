@@ -34,7 +34,8 @@ struct JobStatus {
 };
 
 /// Why ranks wait, a sentence for each cause: "world: ranks 0, 1, 3 wait, directly or not, for rank 2 (process 4711 on
-/// b), which has not entered barrier(), call 41: …". Empty if none has waited for longer than a moment.
+/// b), which has not entered barrier(), call 41: …"; and which ranks and links are slow. Empty if none has waited for
+/// longer than a moment, and none is slow.
 std::vector<std::string> verdicts(const JobStatus& job);
 
 std::string to_json(const JobStatus& job);

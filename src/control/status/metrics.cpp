@@ -26,6 +26,10 @@ uint64_t least_bytes(const CallMetrics& calls) {
   return calls.size_class == 0 ? 0 : uint64_t{1} << (calls.size_class - 1U) % 64;
 }
 
+std::string number(uint64_t value, double divided) {
+  return divided == 1 ? std::to_string(value) : fmt::format("{:.9f}", static_cast<double>(value) / divided);
+}
+
 class Text {
  public:
   Text(const std::vector<ProcessMetrics>& processes, bool classic) : processes_(processes), classic_(classic) {}
@@ -49,11 +53,23 @@ class Text {
     head(name, "_total", "counter", unit, help);
     each_rank([&](const std::string& labels, const RankMetrics& rank) {
       for (const CallMetrics& calls : rank.calls) {
-        const uint64_t value = calls.*member;
-        text += fmt::format(R"({}_total{{{},collective="{}",min_bytes="{}",transports="{}"}} )", name, labels,
-                            escaped(calls.collective), least_bytes(calls), escaped(rank.transports));
-        text +=
-            divided == 1 ? fmt::format("{}\n", value) : fmt::format("{:.9f}\n", static_cast<double>(value) / divided);
+        text += fmt::format(R"({}_total{{{},collective="{}",min_bytes="{}",transports="{}"}} {})", name, labels,
+                            escaped(calls.collective), least_bytes(calls), escaped(rank.transports),
+                            number(calls.*member, divided));
+        text += '\n';
+      }
+    });
+  }
+  /// A counter of links.
+  void link_counter(const char* name, const char* unit, const char* help, uint64_t LinkMetrics::*member,
+                    double divided = 1) {
+    head(name, "_total", "counter", unit, help);
+    each_rank([&](const std::string& labels, const RankMetrics& rank) {
+      for (const LinkMetrics& link : rank.links) {
+        text += fmt::format(R"({}_total{{{},transport="{}",peer="{}",peer_host="{}",lane="{}"}} {})", name, labels,
+                            escaped(link.transport), link.peer, escaped(link.peer_host), link.lane,
+                            number(link.*member, divided));
+        text += '\n';
       }
     });
   }
@@ -86,6 +102,14 @@ std::string metrics_text(const std::vector<ProcessMetrics>& processes, bool clas
               "Calls whose time is known: all long ones, and some of many short ones in a row.",
               &CallMetrics::traced_calls);
   all.counter("tutti_traced_seconds", "seconds", "Time in these calls.", &CallMetrics::traced, 1e9);
+  all.link_counter("tutti_link_sent_bytes", "bytes", "Bytes that have arrived at the peer, headers included.",
+                   &LinkMetrics::sent);
+  all.link_counter("tutti_link_received_bytes", "bytes", "Bytes that have come from the peer, headers included.",
+                   &LinkMetrics::received);
+  all.link_counter("tutti_link_busy_seconds", "seconds", "Time in which bytes were on the way to the peer.",
+                   &LinkMetrics::busy, 1e9);
+  all.link_counter("tutti_link_resent_packets", "packets", "Packets that were sent to the peer once more.",
+                   &LinkMetrics::resent);
   all.gauge("tutti_waiting_seconds", "seconds", "For so long the rank waits now, with nothing moving; 0: it does not.",
             [](const RankMetrics& rank) { return rank.stuck_ms / 1e3; });
   all.gauge("tutti_failed", "", "1: the communicator has failed.",

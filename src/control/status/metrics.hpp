@@ -10,6 +10,7 @@
 namespace tutti::control {
 
 inline constexpr const char* kMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+inline constexpr const char* kClassicType = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Calls of one collective and size class.
 struct CallMetrics {
@@ -26,15 +27,32 @@ struct CallMetrics {
   }
 };
 
+/// What a rank's links to and from a peer on a link lane have carried, where their wire counts it.
+struct LinkMetrics {
+  std::string transport, peer_host;
+  Rank peer = 0;
+  uint32_t lane = 0;
+  uint64_t sent = 0, received = 0;  ///< bytes that have arrived there, and have come from there
+  uint64_t busy = 0;                ///< nanoseconds in which bytes were on the way to the peer
+  uint64_t resent = 0;              ///< packets
+
+  static void fields(auto& m, auto& v) {
+    v.words(m.transport, kMaxLabel);
+    v.words(m.peer_host, kMaxName);
+    v.number(m.peer, m.lane, m.sent, m.received, m.busy, m.resent);
+  }
+};
+
 /// Of one rank of one communicator.
 struct RankMetrics {
-  static constexpr size_t kMaxCalls = 4096;
+  static constexpr size_t kMaxCalls = 4096, kMaxLinks = 1 << 16;
 
   std::string communicator, title, transports;
   Rank rank = 0, ranks = 0;
   uint8_t failed = 0;     ///< the communicator has
   uint32_t stuck_ms = 0;  ///< it waits now, for so long; 0: it does not
   std::vector<CallMetrics> calls;
+  std::vector<LinkMetrics> links;
 
   static void fields(auto& m, auto& v) {
     v.words(m.communicator, kMaxName);
@@ -42,6 +60,7 @@ struct RankMetrics {
     v.words(m.transports, kMaxName);
     v.number(m.rank, m.ranks, m.failed, m.stuck_ms);
     v.list(m.calls, kMaxCalls);
+    v.list(m.links, kMaxLinks);
   }
 };
 
@@ -59,7 +78,7 @@ struct ProcessMetrics {
 
 /// Ends with "# EOF".
 std::string open_metrics(const std::vector<ProcessMetrics>& processes);
-/// The same in the older text format of Prometheus, the only one that collectors of files read.
+/// The same in the older text format of Prometheus, the only one that collectors of files and promtool read.
 std::string classic_metrics(const std::vector<ProcessMetrics>& processes);
 
 }  // namespace tutti::control

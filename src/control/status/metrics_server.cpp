@@ -1,6 +1,5 @@
 #include "control/status/metrics_server.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -28,8 +27,9 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kMaxAnswer = size_t{4} << 20;  // bytes of a process's metrics
-constexpr double kAgain = 5;                    // seconds between two attempts to listen
-constexpr double kFileEvery = 10;               // seconds between two writings of a file
+constexpr std::string_view kOpenMetrics = "application/openmetrics-text";
+constexpr double kAgain = 5;       // seconds between two attempts to listen
+constexpr double kFileEvery = 10;  // seconds between two writings of a file
 
 [[noreturn]] void refuse(const std::string& text) {
   throw_error(Code::InvalidArgument, "TUTTI_METRICS={}: expected :PORT, ADDRESS:PORT, unix:NAME or file:/PATH", text);
@@ -44,13 +44,7 @@ void write_for_all(const std::string& path, const std::string& text) {
   if (!written) throw_error(Code::SystemError, "{} cannot be written: {}", path, std::strerror(errno));
 }
 
-Address address_of(const std::string& name) {
-  Address address;
-  const std::string host = name == "localhost" ? "127.0.0.1" : name;
-  if (inet_pton(AF_INET, host.c_str(), address.bytes.data()) == 1) address.family = 4;
-  if (!address.valid() && inet_pton(AF_INET6, host.c_str(), address.bytes.data()) == 1) address.family = 6;
-  return address;
-}
+Address address_of(const std::string& name) { return numeric_address(name == "localhost" ? "127.0.0.1" : name); }
 
 }  // namespace
 
@@ -180,8 +174,16 @@ void MetricsServer::ask_all(const std::shared_ptr<Gathering>& now) {
 
 void MetricsServer::gathered() {
   const auto done = std::exchange(gathering_, nullptr);
-  const std::string reply = http_response("200 OK", kMetricsType, open_metrics(done->processes));
-  clients_.each_waiting([&](Clients::Id client) { clients_.answer(client, reply); });
+  std::string open, classic;
+  clients_.each_waiting([&](Clients::Id client) {
+    const bool wants_open = parse_http(client->request)->accept.find(kOpenMetrics) != std::string::npos;
+    std::string& reply = wants_open ? open : classic;
+    if (reply.empty()) {
+      reply = wants_open ? http_response("200 OK", kMetricsType, open_metrics(done->processes))
+                         : http_response("200 OK", kClassicType, classic_metrics(done->processes));
+    }
+    clients_.answer(client, reply);
+  });
 }
 
 void MetricsServer::write_file() {

@@ -17,6 +17,26 @@ uint32_t milliseconds_since(Deadline::Clock::time_point then) {
   return static_cast<uint32_t>(std::clamp(seconds * 1e3, 0.0, 4e9));
 }
 
+/// `all` as bytes, with as many of its ranks as `room` allows.
+template <class All>
+std::string packed(All all, size_t room) {
+  decltype(all.ranks) ranks;
+  ranks.swap(all.ranks);
+  room -= std::min(room, pack_fields(all).size());
+  uint32_t omitted = 0;
+  for (auto& rank : ranks) {
+    const size_t bytes = pack_fields(rank).size();
+    if (bytes > room) {
+      ++omitted;
+      continue;
+    }
+    room -= bytes;
+    all.ranks.push_back(std::move(rank));
+  }
+  if constexpr (requires { all.omitted; }) all.omitted = omitted;
+  return pack_fields(all);
+}
+
 }  // namespace
 
 StatusBook& StatusBook::of_this_process() { return tutti::of_this_process<StatusBook>(); }
@@ -44,7 +64,7 @@ ProcessStatus StatusBook::read() {
     }
     rank.still_ms = milliseconds_since(entry.changed);
   }
-  ProcessStatus status{.version = version(), .ranks = {}};
+  ProcessStatus status{.version = version(), .ranks = {}, .slow = slow_};
   for (auto& [number, rank] : ranks) status.ranks.push_back(std::move(rank));
   return status;
 }
@@ -80,21 +100,46 @@ ProcessMetrics StatusBook::metrics() {
   return {.process = static_cast<uint32_t>(getpid()), .version = version(), .ranks = ask_all(&Source::metrics)};
 }
 
-std::string StatusBook::answer(size_t room) {
-  ProcessStatus all = read();
-  std::vector<RankStatus> ranks;
-  ranks.swap(all.ranks);
-  room -= std::min(room, pack_fields(all).size());
-  for (RankStatus& rank : ranks) {
-    const size_t bytes = pack_fields(rank).size();
-    if (bytes > room) {
-      ++all.omitted;
-      continue;
-    }
-    room -= bytes;
-    all.ranks.push_back(std::move(rank));
+bool StatusBook::has_moved(const std::string& communicator) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [who, entry] : entries_) {
+    if (entry.source.rank != 0 || entry.source.communicator != communicator) continue;
+    const uint64_t calls = entry.entered + entry.transfers;
+    return std::exchange(entry.asked, calls) != calls;
   }
-  return pack_fields(all);
+  return false;
+}
+
+std::string StatusBook::title_of(const std::string& communicator) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [who, entry] : entries_) {
+    if (entry.source.communicator == communicator) return entry.source.title;
+  }
+  return "";
+}
+
+ProcessPace StatusBook::pace(const std::string& communicator) {
+  ProcessPace all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [who, entry] : entries_) {
+    if (entry.source.communicator == communicator) all.ranks.push_back(entry.source.pace());
+  }
+  return all;
+}
+
+void StatusBook::set_slow(std::vector<std::string> slow) {
+  const std::lock_guard lock(mutex_);
+  slow_ = std::move(slow);
+}
+
+std::string StatusBook::answer(size_t room) { return packed(read(), room); }
+
+std::string StatusBook::pace_answer(const std::string& communicator, size_t room) {
+  ProcessPace all = pace(communicator);
+  if (pack_fields(all).size() > room) {
+    for (RankPace& rank : all.ranks) rank.links.clear();
+  }
+  return packed(std::move(all), room);
 }
 
 }  // namespace tutti::control

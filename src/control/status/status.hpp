@@ -13,6 +13,7 @@
 #include "base/rank.hpp"
 #include "control/messages.hpp"
 #include "control/status/metrics.hpp"
+#include "control/status/pace.hpp"
 #include "trace/rank_trace.hpp"
 
 namespace tutti::control {
@@ -56,11 +57,14 @@ struct ProcessStatus {
   std::string version;            ///< of the library
   uint32_t omitted = 0;           ///< ranks for which the answer had no room
   std::vector<RankStatus> ranks;  ///< in the order in which they were made
+  std::vector<std::string> slow;  ///< ranks and links that it has found to be slow (slow_watch.hpp), in words
 
+  static constexpr size_t kMaxSlow = 8, kMaxSlowText = 512;
   static void fields(auto& m, auto& v) {
     v.words(m.version, kMaxLabel);
     v.number(m.omitted);
     v.list(m.ranks, kMaxRanks);
+    v.texts(m.slow, kMaxSlow, kMaxSlowText);
   }
 };
 
@@ -70,11 +74,15 @@ inline constexpr uint64_t kStatusKey = uint64_t{1} << 61;
 /// The ranks of this process.
 class StatusBook {
  public:
-  /// How a rank does, its last calls, and what it has counted. All work in any thread, and must not wait.
+  /// How a rank does, its last calls, what it has counted, and how its calls went. All work in any thread, and must not
+  /// wait.
   struct Source {
+    std::string communicator, title;
+    Rank rank = 0;
     std::function<RankStatus()> status;
     std::function<trace::RankTrace()> trace;
     std::function<RankMetrics()> metrics;
+    std::function<RankPace()> pace;
   };
 
   /// The book of this process; a forked child has its own.
@@ -91,6 +99,16 @@ class StatusBook {
   std::string trace(const std::string& host);
   /// What they have counted.
   ProcessMetrics metrics();
+  /// Is rank 0 of the communicator here, and has it made calls since this was asked last? As read() knows it.
+  bool has_moved(const std::string& communicator);
+  /// Its name in messages; "" if it has no rank here.
+  std::string title_of(const std::string& communicator);
+  /// How the calls of its ranks here went.
+  ProcessPace pace(const std::string& communicator);
+  /// pace(), as bytes: at most `room`. Ranks for which there is none are left out.
+  std::string pace_answer(const std::string& communicator, size_t room = kMaxEntry);
+  /// What read() tells as `slow` from now on.
+  void set_slow(std::vector<std::string> slow);
   /// read(), for its memory of what has changed. Called every second.
   void look() { read(); }
 
@@ -100,6 +118,7 @@ class StatusBook {
     uint64_t number = 0;
     Source source;
     uint64_t entered = 0, left = 0, transfers = 0;
+    uint64_t asked = 0;  // what has_moved() was told: entered + transfers
     Clock::time_point changed;
   };
 
@@ -110,6 +129,7 @@ class StatusBook {
   std::mutex mutex_;  // guards the members below
   uint64_t added_ = 0;
   std::map<const void*, Entry> entries_;
+  std::vector<std::string> slow_;
 };
 
 }  // namespace tutti::control

@@ -4,11 +4,11 @@
 // ticks since boot. Only processes of the same user, and root's, are answered. A client sends the line "job", and
 // gets one line of JSON about this process and all with which it shares a communicator (control/status/job_status.hpp);
 // then the connection ends. "trace" asks for the process's own last calls, likewise (trace/rank_trace.hpp). Processes
-// among themselves send "fields", for a ProcessStatus as bytes.
+// among themselves send "fields", "metrics", or "pace" and a communicator's name, for a ProcessStatus, ProcessMetrics
+// or ProcessPace as bytes.
 //
-// Other processes of this host are asked at their sockets, those of other hosts over the communicators' rendezvous
-// servers. One that does not answer within a moment is silent. Answers are gathered once for all who ask at the same
-// time, and kept for a moment.
+// Other processes are asked as control/status/survey.hpp says. One that does not answer within a moment is silent.
+// Answers are gathered once for all who ask at the same time, and kept for a moment.
 #pragma once
 
 #include <functional>
@@ -23,10 +23,12 @@
 #include "control/status/metrics_server.hpp"
 #include "control/status/questions.hpp"
 #include "control/status/ras/server.hpp"
+#include "control/status/slow_watch.hpp"
+#include "control/status/survey.hpp"
+#include "control/status/trace_file.hpp"
 
 namespace tutti::control {
 
-class ControlClient;
 class ControlThread;
 
 /// Belongs to the control thread.
@@ -42,25 +44,23 @@ class StatusServer {
   void with_job(UseJob use);
 
  private:
-  struct Gathering;
-  using Then = std::function<void(const std::optional<std::string>& answer)>;
-
   void look();
   void obey(Clients::Id client);
   void answer_waiting(const JobStatus& job);
-  void gather();
-  void ask_all(const std::shared_ptr<Gathering>& now);
+  void gathered(std::vector<Survey::Asked> all);
   static void take(JobProcess& process, const std::string& answer);
-  void gathered();
 
   ControlThread& control_;
   Clients clients_;
   Questions questions_;
+  Survey survey_{control_, questions_};
   MetricsServer metrics_{control_, questions_};
+  SlowWatch slow_{control_, survey_};
+  TraceSignal trace_signal_;
   ras::RasServer ras_{control_, [this](UseJob use) { with_job(std::move(use)); }};
-  std::shared_ptr<Gathering> gathering_;  // null: none runs
-  std::vector<UseJob> uses_;              // of the job that is gathered
-  std::optional<JobStatus> kept_;         // the last one, until kept_until_
+  bool gathering_ = false;         // a job
+  std::vector<UseJob> uses_;       // of it
+  std::optional<JobStatus> kept_;  // the last one, until kept_until_
   Deadline::Clock::time_point kept_until_{};
 };
 

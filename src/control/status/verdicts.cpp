@@ -153,6 +153,9 @@ std::vector<std::string> verdicts(const JobStatus& job) {
     const Judged judged(ranks);
     for (const WaitGroup& group : wait_groups(judged.on)) all.push_back(verdict(judged, group));
   }
+  for (const JobProcess& process : job.processes) {
+    all.insert(all.end(), process.status.slow.begin(), process.status.slow.end());
+  }
   return all;
 }
 

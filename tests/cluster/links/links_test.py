@@ -104,6 +104,32 @@ class SlowHost(Case, unittest.TestCase):
         self.assertIn(self.chosen("all_reduce")[0], ("chain", "double_tree", "binomial"))
 
 
+class SlowWhileItRuns(unittest.TestCase):
+    """Nothing was measured before: a running job finds its slow links itself."""
+
+    def run_on(self, rates, calls):
+        try:
+            network = Network(rates=rates)
+        except Unavailable as error:
+            raise unittest.SkipTest(f"no hosts with rates here: {error}") from None
+        with network:
+            return network.tutti(BUILD, "perf", "all_reduce", "-b", "16M", "-e", "16M", "-n", str(calls), "-w", "0", "-c", "0",
+                                 env={"TUTTI_ALGO": "all_reduce:ring"})
+
+    def test_even_links_are_not(self):
+        self.assertNotIn(" is slow: ", self.run_on({}, 100).stderr)
+
+    def test_a_host_at_half_the_rate_is_named_by_its_links(self):
+        done = self.run_on({"host2": FAST / 2}, 80)
+        slow = re.findall(r"the tcp link from rank (\d) on host\d to rank (\d) on host\d is slow: in the last \d+ s it carried ([\d.]+) MB/s",
+                          done.stderr)
+        self.assertTrue(slow, done.stderr)
+        for sender, receiver, rate in slow:
+            self.assertIn("2", (sender, receiver), done.stderr)
+            self.assertAlmostEqual(float(rate) / (FAST / 2), 1, delta=0.3)
+        self.assertNotRegex(done.stderr, r"rank \d \(process .* is slow")
+
+
 class Islands(Case, unittest.TestCase):
     case = "islands"
 

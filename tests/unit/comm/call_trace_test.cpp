@@ -45,7 +45,10 @@ TEST(CallTrace, OfManyShortCallsInARowHasTheFirstAndThenOneInSixtyFour) {
   }
   std::vector<uint64_t> expected;
   for (uint64_t call = 1; call <= CallTrace::kInARow; ++call) expected.push_back(call);
-  for (uint64_t call = 128; call <= kCalls; call += CallTrace::kEvery) expected.push_back(call);
+  for (uint64_t call = CallTrace::kInARow + 1; call <= kCalls; ++call) {
+    if (CallTrace::rarity(call) >= CallTrace::kRare) expected.push_back(call);
+  }
+  EXPECT_NEAR(static_cast<double>(expected.size() - CallTrace::kInARow), kCalls / 64.0, 4);
   EXPECT_EQ(traced_calls(trace), expected);
   trace.enter(kCalls + 1, reduction_of(CallTrace::kLong));  // short calls count from here again
   trace.leave();

@@ -75,6 +75,16 @@ TEST(Http, ReadsRequestsInParts) {
   ASSERT_TRUE(request);
   EXPECT_EQ(request->method, "GET");
   EXPECT_EQ(request->path, "/metrics");
+  EXPECT_EQ(request->host, "x");
+  EXPECT_EQ(request->accept, "");
+}
+
+TEST(Http, ReadsFieldsWhateverTheirCase) {
+  const auto request =
+      parse_http("GET / HTTP/1.1\r\nX-Host: no\r\nhOST:  a:80 \r\nAccept: */*\r\nHost: b\r\n\r\nHost: c\r\n");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->host, "a:80");
+  EXPECT_EQ(request->accept, "*/*");
 }
 
 TEST(Http, RefusesWhatIsNone) {

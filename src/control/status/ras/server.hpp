@@ -16,10 +16,6 @@ class ControlThread;
 
 namespace tutti::control::ras {
 
-/// Is the other end of this TCP connection a process of this host that belongs to another user (and not to root)?
-/// False where the kernel cannot tell: the peer is on another host, or in another network namespace.
-bool is_other_users(int fd);
-
 class RasServer {
  public:
   /// `with_job` passes the job on to its argument, at once or later.

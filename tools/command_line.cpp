@@ -104,6 +104,7 @@ int obey(std::vector<std::string> arguments, AddCommands add) {
   add_status(app);
   add_top(app);
   add_trace(app);
+  add_watch(app);
   add_explain(app);
   add(app, whole, status);
   add_info(app);

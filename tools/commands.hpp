@@ -23,6 +23,7 @@ void add_status(CLI::App& app);
 void add_top(CLI::App& app);
 void add_topo(CLI::App& app);
 void add_trace(CLI::App& app);
+void add_watch(CLI::App& app);
 void add_tune(CLI::App& app, int& status);
 /// `arguments`: the whole command line, with which this program starts itself again as several processes.
 void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& status);

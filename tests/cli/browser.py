@@ -42,7 +42,7 @@ class Browser:
             preexec_fn=give_pipes, start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
-        self.buffer, self.calls, self.session, self.events = b"", 0, None, []
+        self.buffer, self.calls, self.session, self.events, self.origin = b"", 0, None, [], None
         page = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -97,7 +97,9 @@ class Browser:
             self.events.append(answer)
 
     def open(self, path):
-        loader = self.call("Page.navigate", url="file://" + os.path.abspath(path))["loaderId"]
+        """A file, or if it begins with http: a server's page."""
+        self.origin = path if path.startswith("http:") else None
+        loader = self.call("Page.navigate", url=self.origin or "file://" + os.path.abspath(path))["loaderId"]
         while not any(self.has_loaded(event, loader) for event in self.events):  # about:blank's load may come late
             self.events.append(self.read())
 
@@ -180,6 +182,6 @@ class Browser:
                 found.append(json.dumps(parameters))
             if event["method"] == "Network.requestWillBeSent":
                 url = parameters["request"]["url"]
-                if not url.startswith(("file:", "data:", "about:")):
+                if not url.startswith(("file:", "data:", "about:")) and not (self.origin and url.startswith(self.origin)):
                     found.append(f"it asks for {url}")
         return found

@@ -7,7 +7,7 @@ import unittest
 
 from support import TUTTI, main, tutti
 
-COMMANDS = ("perf", "run", "status", "top", "trace", "plan", "topo", "explain", "tune", "train", "lab", "info", "env")
+COMMANDS = ("perf", "run", "status", "top", "trace", "watch", "plan", "topo", "explain", "tune", "train", "lab", "info", "env")
 
 
 class Main(unittest.TestCase):

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
+#include "tools/embedded_text.hpp"
 #include "train/planner/formulas.hpp"
 
 namespace tutti::tools {
@@ -83,7 +84,7 @@ std::string in_script(const json& data) {
 }
 
 std::string_view embedded(std::string_view name) {
-  for (const EmbeddedText& file : embedded_texts()) {
+  for (const EmbeddedText& file : lab_texts()) {
     if (file.name == name) return file.text;
   }
   throw_error(Code::InternalError, "the page has no file {}", name);

@@ -102,16 +102,18 @@ void add_rows(const json& process, const std::string& main, const std::map<Key, 
   }
 }
 
-/// For how many ranks of the largest communicator each one is awaited.
-void count_waiters(const json& page, const std::string& main, std::vector<TopRow>& rows) {
+/// Who waits in the largest communicator, and for how many each one is awaited.
+void add_waits(const json& page, const std::string& main, TopTable& table) {
   std::map<int64_t, size_t> waiters;
   for (const json& process : page.at("processes")) {
     for (const json& rank : process.at("ranks")) {
       if (rank.at("communicator") != main || !rank.contains("waits_for")) continue;
-      for (const json& awaited : rank.at("waits_for")) ++waiters[awaited.get<int64_t>()];
+      table.waits.emplace_back(rank.at("rank").get<int64_t>(), rank.at("waits_for").get<std::vector<int64_t>>());
+      for (const int64_t awaited : table.waits.back().second) ++waiters[awaited];
     }
   }
-  for (TopRow& row : rows) row.awaited_by = waiters[row.rank];
+  std::sort(table.waits.begin(), table.waits.end());
+  for (TopRow& row : table.rows) row.awaited_by = waiters[row.rank];
 }
 
 /// "1.23", "12.3", "123".
@@ -130,15 +132,15 @@ std::string cut(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width > 1 ? width - 1 : 0) + (width > 0 ? "~" : "");
 }
 
-std::string doing(const TopRow& row) {
+}  // namespace
+
+std::string doing_text(const TopRow& row) {
   if (row.state == "gone") return "its process is gone";
   if (row.state == "stopped") return "its process is stopped";
   if (row.state == "silent") return "its process does not answer";
   const std::string call = row.state == "failed" ? "failed" : row.call.empty() ? "no call yet" : row.call;
   return row.whom.empty() ? call : fmt::format("waits for {}: {}", row.whom, call);
 }
-
-}  // namespace
 
 const char* name_of(TopOrder order) {
   const char* const names[] = {"the worst first", "by waiting", "by calls", "by bytes sent", "by rank"};
@@ -156,7 +158,7 @@ TopTable top_table(const json& before, const json& now, double seconds) {
   }
   table.processes = now.at("processes").size();
   table.hosts = hosts.size();
-  count_waiters(now, main, table.rows);
+  add_waits(now, main, table);
   table.verdicts = now.at("verdicts").get<std::vector<std::string>>();
   return table;
 }
@@ -199,7 +201,7 @@ std::string top_text(const TopTable& table, TopOrder order, size_t width, size_t
     }
     lines.push_back(fmt::format("{:>5} {:<12} {:>8.0f} {:>8} {:>8} {:>3.0f} % {} {}", row.rank, cut(row.host, 12),
                                 row.calls, three_digits(row.sent / 1e9), three_digits(row.received / 1e9),
-                                row.waiting * 100, bar(row.waiting), doing(row)));
+                                row.waiting * 100, bar(row.waiting), doing_text(row)));
   }
   std::string text;
   for (const std::string& line : lines) text += cut(line, width) + "\n";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::tools {
@@ -25,6 +26,7 @@ struct TopTable {
   std::string title;  ///< of the communicator by which ranks are numbered: the job's largest
   size_t processes = 0, hosts = 0;
   std::vector<TopRow> rows;
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> waits;  ///< ranks that wait now, and for whom
   std::vector<std::string> verdicts;
 };
 
@@ -35,6 +37,9 @@ const char* name_of(TopOrder order);
 /// `before` and `now`: pages of control/status/job_status.hpp, `seconds` apart. A process's row counts its calls on all
 /// communicators; with several ranks in the largest one, each rank's on that one. Throws nlohmann::json::exception.
 TopTable top_table(const nlohmann::json& before, const nlohmann::json& now, double seconds);
+
+/// What the rank does now: "waits for 3: barrier()".
+std::string doing_text(const TopRow& row);
 
 /// Worst: first those without an answer, then those for which most ranks wait, then those that wait most.
 void sort_rows(std::vector<TopRow>& rows, TopOrder order);

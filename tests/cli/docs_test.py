@@ -21,7 +21,7 @@ FOLDERS = "(?:src|tests|tools|bench|docs|transports|algorithms)"
 LIMIT = 120
 
 # Other hosts (tests/launchers/hosts_test.py has them), a GPU, a job that runs (status_test.py).
-NOT_HERE = re.compile(r"tutti (?:run|tune) .*(?:--hosts|--hostfile)|--device cuda|tutti (?:status|top|trace)")
+NOT_HERE = re.compile(r"tutti (?:run|tune) .*(?:--hosts|--hostfile)|--device cuda|tutti (?:status|top|trace|watch)")
 SHORTER = (
     (r"\bNAME\b", "chain"), (r"\bCOLLECTIVE\b", "broadcast"),
     (r"(tutti train .*)--steps \d+", r"\1--steps 2"), (r"^(?!.*--steps)(.*\btutti train.*)$", r"\1 --steps 2"),

@@ -29,10 +29,10 @@ class Main(unittest.TestCase):
 
     def test_names_an_unknown_word(self):
         for arguments, words in (
-                (("bogus",), "tutti: there is no command 'bogus'; there are perf, run, status, top, trace, explain, plan, topo, sim, tune, train, lab, info, env"),
+                (("bogus",), "tutti: there is no command 'bogus'; there are perf, run, status, top, trace, watch, explain, plan, topo, sim, tune, train, lab, info, env"),
                 (("prf", "all_reduce"), "there is no command 'prf' (did you mean perf?); there are "),
                 (("help", "plam"), "there is no command 'plam' (did you mean plan?); there are "),
-                ((), "tutti: say what to do: perf, run, status, top, trace, explain, plan, topo, sim, tune, train, lab, info, env"),
+                ((), "tutti: say what to do: perf, run, status, top, trace, watch, explain, plan, topo, sim, tune, train, lab, info, env"),
                 (("plan",), "tutti plan: say what to do: list, show, "),
                 (("--bogus",), "there is no option --bogus"),
                 (("info", "--jsn", "x"), "tutti info: there is no option --jsn (did you mean --json?)")):

@@ -137,6 +137,17 @@ TEST(SlowRanks, FindsNoneWhereACoreIsStolenAtTimes) {
   }
 }
 
+TEST(SlowRanks, FindNoneThatIsMuchLessLateAtTimes) {
+  SlowRanks judge(kLeast);
+  Job job(3);
+  for (int second = 0; second < 400; ++second) {
+    const double late = second % 16 < 12 ? 2.5e-3 : 0.5e-3;
+    job.run(
+        1, [&](Rank rank, uint64_t) { return 10e-3 + (rank == 1 ? late : 0); }, judge);
+    ASSERT_TRUE(judge.found().empty()) << second << " s";
+  }
+}
+
 TEST(SlowRanks, CompareNoCallsOfDifferentThreads) {
   SlowRanks judge(kLeast);
   Job job(2);

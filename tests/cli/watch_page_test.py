@@ -49,8 +49,11 @@ class Page(unittest.TestCase):
             until(lambda: page.run("samples.length") >= 8)
             self.assertEqual(page.text("#title"), "world: 4 processes on 1 host")
             self.assertEqual(page.run("document.querySelectorAll('#rows tr').length"), 4)
-            hot = self.colours(page)
-            self.assertGreater(min(hot[0], hot[2], hot[3]), hot[1] + 50, hot)
+            def rank_1_is_coldest():
+                hot = self.colours(page)
+                return min(hot[0], hot[2], hot[3]) > hot[1] + 20
+
+            self.assertTrue(until(rank_1_is_coldest))
             self.assertRegex(page.text("#rates"), r"[\d.]+ .B/s sent .* [\d]+ calls/s")
             self.keep(page, "late")
             page.shape(390, 800, dark=True)

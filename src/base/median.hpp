@@ -14,7 +14,6 @@ class Medians {
   explicit Medians(std::vector<double> values) : sorted_(std::move(values)) {
     std::sort(sorted_.begin(), sorted_.end());
   }
-  size_t size() const { return sorted_.size(); }
 
   /// There is at least one value.
   double of_all() const { return middle(sorted_.size(), sorted_.size()); }

@@ -6,7 +6,7 @@
 
 #include "base/format.hpp"
 #include "base/hash.hpp"
-#include "comm/rank_pace.hpp"
+#include "comm/rank_timing.hpp"
 #include "control/status/status.hpp"
 #include "control/wait_table.hpp"
 
@@ -74,8 +74,8 @@ std::vector<control::LinkMetrics> links_of(const control::Endpoint& endpoint, co
   return links;
 }
 
-std::vector<control::LinkPace> busiest_links(const Fabric* fabric) {
-  std::vector<control::LinkPace> links;
+std::vector<control::LinkTiming> busiest_links(const Fabric* fabric) {
+  std::vector<control::LinkTiming> links;
   if (fabric == nullptr) return links;
   for (const auto& [transport, peers] : fabric->traffic()) {
     for (const transports::Traffic& of : peers) {
@@ -84,7 +84,7 @@ std::vector<control::LinkPace> busiest_links(const Fabric* fabric) {
     }
   }
   std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.busy > b.busy; });
-  links.resize(std::min(links.size(), control::RankPace::kMaxLinks));
+  links.resize(std::min(links.size(), control::RankTiming::kMaxLinks));
   return links;
 }
 
@@ -140,12 +140,12 @@ ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::
              },
              .metrics = [&endpoint, title, transports, log,
                          fabric] { return metrics_of(endpoint, title, transports, *log, fabric); },
-             .pace =
+             .timing =
                  [&endpoint, log, fabric] {
-                   control::RankPace pace = pace_of(log->trace.events().last);
-                   pace.rank = endpoint.rank();
-                   pace.links = busiest_links(fabric);
-                   return pace;
+                   control::RankTiming timing = timing_of(log->trace.events().last);
+                   timing.rank = endpoint.rank();
+                   timing.links = busiest_links(fabric);
+                   return timing;
                  }});
 }
 

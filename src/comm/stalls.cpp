@@ -64,7 +64,7 @@ std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoa
   return
       [board = std::move(board), rank = endpoint.rank(), process, name, communicator = endpoint.name()](uint64_t key) {
         if (key == control::kStatusKey) return control::StatusBook::of_this_process().answer();
-        if (key == control::kPaceKey) return control::StatusBook::of_this_process().pace_answer(communicator);
+        if (key == control::kTimingKey) return control::StatusBook::of_this_process().timing_answer(communicator);
         if ((key & kKinds) != kWaits) return board->answer(key);
         const auto asker = static_cast<Rank>(key & 0x7fffffff);
         return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());

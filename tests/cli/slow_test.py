@@ -85,7 +85,7 @@ class Slow(unittest.TestCase):
             for rank, process in job.ranks.items():
                 pin(process, cores[rank % len(cores)])
             while time.time() < end:
-                time.sleep(choose.uniform(1, 15))
+                time.sleep(choose.uniform(1, 15))  # the core is not taken
                 thief = ["taskset", "-c", str(choose.choice(cores)), sys.executable, "-c", BURN, str(choose.uniform(0.1, 4))]
                 subprocess.run(thief, check=True)
                 self.assertEqual(job.warnings(), [])

@@ -131,12 +131,12 @@ void read_texts(const std::string& text) {
 }
 
 /// What ranks say of their calls, compared with each other, again and again as if time went on.
-void judge_paces(const std::string& bytes) {
+void judge_timings(const std::string& bytes) {
   attempt([&] {
-    auto pace = unpack_fields<control::ProcessPace>(bytes);
-    std::vector<const control::RankPace*> ranks;
+    auto timing = unpack_fields<control::ProcessTiming>(bytes);
+    std::vector<const control::RankTiming*> ranks;
     std::vector<std::string> hosts;
-    for (const control::RankPace& rank : pace.ranks) {
+    for (const control::RankTiming& rank : timing.ranks) {
       ranks.push_back(&rank);
       hosts.push_back(rank.rank % 2 == 0 ? "a" : "b");
     }
@@ -145,12 +145,12 @@ void judge_paces(const std::string& bytes) {
     for (uint64_t i = 1; i <= 5 * control::SlowRanks::kSlices; ++i) {
       slow_ranks.take(ranks);
       slow_links.take(ranks);
-      for (control::RankPace& rank : pace.ranks) {
+      for (control::RankTiming& rank : timing.ranks) {
         rank.now += 1'000'000'000;
         for (uint64_t& number : rank.numbers) number += 10;
         for (uint64_t& left : rank.left) left += 1'000'000'000;
         for (uint64_t& in_calls : rank.in_calls) in_calls += rank.thread % 1'000'000'000;
-        for (control::LinkPace& link : rank.links) link.sent += uint64_t{link.lane} << 20, link.busy += 900'000'000;
+        for (control::LinkTiming& link : rank.links) link.sent += uint64_t{link.lane} << 20, link.busy += 900'000'000;
       }
     }
     slow_ranks.found();
@@ -174,7 +174,7 @@ void read_answers(const std::string& bytes) {
     control::ras::to_text(control::ras::job_of(job), true);
   });
   attempt([&] { control::open_metrics({unpack_fields<control::ProcessMetrics>(bytes)}); });
-  judge_paces(bytes);
+  judge_timings(bytes);
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {

@@ -151,6 +151,13 @@ uint32_t process_to_ask(uint32_t process) {
   return rank == all.end() ? process : *rank;
 }
 
+uint32_t any_process_to_ask(uint32_t process) {
+  if (process != 0) return process_to_ask(process);
+  const std::vector<uint32_t> all = processes_with_status();
+  if (all.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
+  return all.front();
+}
+
 nlohmann::json ask_status(uint32_t process) { return ask(process, "job\n", "tutti_status"); }
 
 nlohmann::json ask_trace(uint32_t process) { return ask(process, "trace\n", "tutti_trace"); }

@@ -12,6 +12,8 @@ std::vector<uint32_t> processes_with_status();
 
 /// The process itself, or, of a launcher, one of its ranks.
 uint32_t process_to_ask(uint32_t process);
+/// The same; of 0 any process of this host. Throws Error(InvalidArgument) if none uses Tutti.
+uint32_t any_process_to_ask(uint32_t process);
 
 /// Makes all texts in it safe for a terminal: they come from processes of other hosts.
 void make_printable(nlohmann::json& value);

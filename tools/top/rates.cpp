@@ -102,7 +102,7 @@ void add_rows(const json& process, const std::string& main, const std::map<Key, 
   }
 }
 
-/// Who waits in the largest communicator, and for how many each one is awaited.
+/// The waits in the largest communicator, and how many ranks wait for each one.
 void add_waits(const json& page, const std::string& main, TopTable& table) {
   std::map<int64_t, size_t> waiters;
   for (const json& process : page.at("processes")) {

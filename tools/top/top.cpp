@@ -20,13 +20,6 @@ struct TopOptions {
   uint64_t times = 0;    // 0: until it is stopped
 };
 
-uint32_t asked_process(uint32_t process) {
-  if (process != 0) return process_to_ask(process);
-  const std::vector<uint32_t> all = processes_with_status();
-  if (all.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
-  return all.front();
-}
-
 /// False: to end.
 bool take_key(char key, TopOrder& order, bool& paused) {
   if (key == 's') order = static_cast<TopOrder>((static_cast<int>(order) + 1) % kTopOrders);
@@ -36,7 +29,7 @@ bool take_key(char key, TopOrder& order, bool& paused) {
 
 void show_rates(const TopOptions& options) {
   using Clock = std::chrono::steady_clock;
-  const uint32_t process = asked_process(options.process);
+  const uint32_t process = any_process_to_ask(options.process);
   nlohmann::json before = ask_status(process);
   Clock::time_point then = Clock::now();
   const Screen screen;

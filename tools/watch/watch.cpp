@@ -95,12 +95,7 @@ Address address_of(const HostPort& where) {
 void serve(const WatchOptions& options) {
   const HostPort where = parse_host_port(options.http);
   const Address address = address_of(where);
-  uint32_t process = options.process != 0 ? process_to_ask(options.process) : 0;
-  if (process == 0) {
-    const auto all = processes_with_status();
-    if (all.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
-    process = all.front();
-  }
+  const uint32_t process = any_process_to_ask(options.process);
   control::EventLoop loop;
   History history(options.interval);
   WatchServer server(loop, history, address);
@@ -124,7 +119,7 @@ void serve(const WatchOptions& options) {
 
 void add_watch(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("watch", "a page for a browser: who waits, by rank and time, for whom, and how much is moved");
+      app.add_subcommand("watch", "a page for a browser: waiting by rank and time, the graph of waits, throughput");
   const auto options = std::make_shared<WatchOptions>();
   command
       ->add_option("PROCESS", options->process,

@@ -20,7 +20,7 @@ struct HostBusy {
 
 }  // namespace
 
-void SlowLinks::take(const std::vector<const RankPace*>& ranks) {
+void SlowLinks::take(const std::vector<const RankTiming*>& ranks) {
   Now now = slices_of(ranks);
   share(now);
   compare(now);
@@ -37,14 +37,15 @@ void SlowLinks::take(const std::vector<const RankPace*>& ranks) {
 }
 
 /// Of the time since the last call, those that count.
-SlowLinks::Now SlowLinks::slices_of(const std::vector<const RankPace*>& ranks) {
+SlowLinks::Now SlowLinks::slices_of(const std::vector<const RankTiming*>& ranks) {
   Now now;
   const auto size = static_cast<Rank>(std::min(ranks.size(), hosts_.size()));
   for (Rank from = 0; from < size; ++from) {
-    const RankPace& rank = *ranks[static_cast<size_t>(from)];
-    for (const LinkPace& link : rank.links) {
-      if (link.peer < 0 || link.peer >= size || link.lane >= LinkPace::kMaxLanes) continue;
+    const RankTiming& rank = *ranks[static_cast<size_t>(from)];
+    for (const LinkTiming& link : rank.links) {
+      if (link.peer < 0 || link.peer >= size || link.lane >= LinkTiming::kMaxLanes) continue;
       const Link name{from, link.peer, link.transport, link.lane};
+      if (links_.size() >= kMaxLinks * ranks.size() && !links_.contains(name)) continue;
       Known& known = links_[name];
       const Slice slice{.span = static_cast<double>(rank.now - known.now) / 1e9,
                         .busy = static_cast<double>(link.busy - known.busy) / 1e9,

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "control/status/pace.hpp"
+#include "control/status/call_timing.hpp"
 
 namespace tutti::control {
 
@@ -29,14 +29,17 @@ class SlowLinks {
  public:
   static constexpr size_t kSlices = 16, kHits = 12;
   static constexpr uint64_t kLeastSent = 4 << 20;  ///< bytes
+  static constexpr size_t kMaxLinks = 1024;        ///< for each rank, that are remembered
   static constexpr double kLeastBusy = 0.1, kSlower = 0.7;
 
   /// `hosts`: of each rank.
   explicit SlowLinks(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
 
-  /// The pace of all ranks, by rank. Called each second.
-  void take(const std::vector<const RankPace*>& ranks);
+  /// The timing of all ranks, by rank. Called each second.
+  void take(const std::vector<const RankTiming*>& ranks);
   std::vector<SlowLink> found() const;
+  /// Links that are remembered.
+  size_t known() const { return links_.size(); }
 
  private:
   using Link = std::tuple<Rank, Rank, std::string, uint32_t>;  // from, to, transport, link lane
@@ -53,7 +56,7 @@ class SlowLinks {
     size_t idle = 0;  // seconds without a slice
   };
 
-  Now slices_of(const std::vector<const RankPace*>& ranks);
+  Now slices_of(const std::vector<const RankTiming*>& ranks);
   void share(Now& now) const;
   static void compare(Now& now);
 

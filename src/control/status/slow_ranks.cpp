@@ -9,20 +9,20 @@
 namespace tutti::control {
 namespace {
 
-/// The place of a call in a rank's pace.
-std::optional<size_t> place_of(const RankPace& pace, uint64_t number) {
-  const auto at = std::find(pace.numbers.begin(), pace.numbers.end(), number);
-  const auto place = static_cast<size_t>(at - pace.numbers.begin());
-  if (place >= std::min({pace.numbers.size(), pace.left.size(), pace.in_calls.size()})) return std::nullopt;
+/// The place of a call in a rank's timing.
+std::optional<size_t> place_of(const RankTiming& timing, uint64_t number) {
+  const auto at = std::find(timing.numbers.begin(), timing.numbers.end(), number);
+  const auto place = static_cast<size_t>(at - timing.numbers.begin());
+  if (place >= std::min({timing.numbers.size(), timing.left.size(), timing.in_calls.size()})) return std::nullopt;
   return place;
 }
 
 /// The last call of which all tell; 0: there is none.
-uint64_t last_common(const std::vector<const RankPace*>& ranks) {
+uint64_t last_common(const std::vector<const RankTiming*>& ranks) {
   uint64_t last = 0;
   for (const uint64_t number : ranks.front()->numbers) {
     const bool common =
-        std::all_of(ranks.begin(), ranks.end(), [&](const RankPace* r) { return place_of(*r, number); });
+        std::all_of(ranks.begin(), ranks.end(), [&](const RankTiming* r) { return place_of(*r, number); });
     if (common) last = std::max(last, number);
   }
   return last;
@@ -37,13 +37,13 @@ void SlowRanks::Slice::add(const Slice& other) {
   for (size_t i = 0; i < late.size(); ++i) late[i] += other.late[i];
 }
 
-void SlowRanks::take(const std::vector<const RankPace*>& ranks) {
+void SlowRanks::take(const std::vector<const RankTiming*>& ranks) {
   if (ranks.size() < 2) return;
   const uint64_t number = last_common(ranks);
   if (number <= number_) return;
   std::vector<double> between;  // calls, by rank
   std::vector<Mark> marks;
-  for (const RankPace* rank : ranks) {
+  for (const RankTiming* rank : ranks) {
     const size_t place = *place_of(*rank, number);
     const Mark now{.left = rank->left[place], .in_calls = rank->in_calls[place], .thread = rank->thread};
     const Mark then = marks.size() < marks_.size() ? marks_[marks.size()] : Mark{};

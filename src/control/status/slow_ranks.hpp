@@ -11,7 +11,7 @@
 #include <deque>
 #include <vector>
 
-#include "control/status/pace.hpp"
+#include "control/status/call_timing.hpp"
 
 namespace tutti::control {
 
@@ -34,8 +34,8 @@ class SlowRanks {
   /// `least_lost`: the share from which on a rank is slow.
   explicit SlowRanks(double least_lost) : least_lost_(least_lost) {}
 
-  /// The pace of all ranks, by rank. Called each second.
-  void take(const std::vector<const RankPace*>& ranks);
+  /// The timing of all ranks, by rank. Called each second.
+  void take(const std::vector<const RankTiming*>& ranks);
   /// Those that are slow now.
   std::vector<SlowRank> found() const;
   /// The last call that was compared.

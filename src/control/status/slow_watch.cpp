@@ -16,10 +16,10 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kLookEach = 1;       // seconds between two looks
-constexpr size_t kMaxPace = 8 << 20;  // bytes of a process's ranks
-constexpr Rank kRanksASecond = 512;   // that are asked
-constexpr int kOutdated = 16;         // seconds without calls after which what was known of them is worth nothing
+constexpr double kLookEach = 1;         // seconds between two looks
+constexpr size_t kMaxTiming = 8 << 20;  // bytes of a process's ranks
+constexpr Rank kRanksASecond = 512;     // that are asked
+constexpr int kOutdated = 16;           // seconds without calls after which what was known of them is worth nothing
 
 std::string time_text(double seconds) {
   return seconds >= 1e-3 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.0f} us", seconds * 1e6);
@@ -51,12 +51,12 @@ std::vector<std::string> hosts_of(const ControlClient& client) {
 }
 
 /// By rank; null: unknown. `others`: each tells of ranks of its own.
-std::vector<const RankPace*> by_rank(const ControlClient& client, const ProcessPace& mine,
-                                     const std::vector<std::pair<const Survey::Asked*, ProcessPace>>& others) {
-  std::vector<const RankPace*> ranks(static_cast<size_t>(client.ranks()));
-  for (const RankPace& rank : mine.ranks) ranks[static_cast<size_t>(rank.rank)] = &rank;
-  for (const auto& [asked, pace] : others) {
-    for (const RankPace& rank : pace.ranks) {
+std::vector<const RankTiming*> by_rank(const ControlClient& client, const ProcessTiming& mine,
+                                       const std::vector<std::pair<const Survey::Asked*, ProcessTiming>>& others) {
+  std::vector<const RankTiming*> ranks(static_cast<size_t>(client.ranks()));
+  for (const RankTiming& rank : mine.ranks) ranks[static_cast<size_t>(rank.rank)] = &rank;
+  for (const auto& [asked, timing] : others) {
+    for (const RankTiming& rank : timing.ranks) {
       const auto& known = asked->process.known;
       const bool own = std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.rank == rank.rank; });
       if (own) ranks[static_cast<size_t>(rank.rank)] = &rank;
@@ -98,9 +98,9 @@ void SlowWatch::ask(const std::shared_ptr<ControlClient>& client) {
       watched_.try_emplace(name, Watched{SlowRanks(least_lost_), SlowLinks(hosts_of(*client)), {}}).first->second;
   if (std::exchange(of.asked, true)) return;
   try {
-    survey_.ask({.word = "pace " + name,
-                 .key = kPaceKey,
-                 .most = kMaxPace,
+    survey_.ask({.word = "timing " + name,
+                 .key = kTimingKey,
+                 .most = kMaxTiming,
                  .concerns = [&](const ControlClient& one) { return one.name() == name; }},
                 [this, client](const std::vector<Survey::Asked>& all) { judge(*client, all); });
   } catch (...) {
@@ -114,17 +114,17 @@ void SlowWatch::judge(ControlClient& client, const std::vector<Survey::Asked>& o
   if (place == watched_.end()) return;
   Watched& of = place->second;
   of.asked = false;
-  const ProcessPace mine = StatusBook::of_this_process().pace(client.name());
-  std::vector<std::pair<const Survey::Asked*, ProcessPace>> answers;
+  const ProcessTiming mine = StatusBook::of_this_process().timing(client.name());
+  std::vector<std::pair<const Survey::Asked*, ProcessTiming>> answers;
   for (const Survey::Asked& asked : others) {
     try {
-      if (asked.answer) answers.emplace_back(&asked, unpack_fields<ProcessPace>(*asked.answer));
+      if (asked.answer) answers.emplace_back(&asked, unpack_fields<ProcessTiming>(*asked.answer));
     } catch (const Error& error) {
-      log_debug("control thread: process {} on {} sent an invalid pace: {}", asked.process.process, asked.process.host,
-                error.what());
+      log_debug("control thread: process {} on {} sent an invalid timing: {}", asked.process.process,
+                asked.process.host, error.what());
     }
   }
-  const std::vector<const RankPace*> ranks = by_rank(client, mine, answers);
+  const std::vector<const RankTiming*> ranks = by_rank(client, mine, answers);
   if (const auto gap = std::find(ranks.begin(), ranks.end(), nullptr); gap != ranks.end()) {
     if (!std::exchange(of.has_gaps, true)) {
       log_info("{}: nobody can be found to be slow: rank {}, and perhaps others, do not tell how their calls go",

@@ -31,7 +31,7 @@ class SlowWatch {
     SlowFindings findings;
     bool asked = false;     // and not all have answered
     int quiet = 0;          // seconds since it was judged last
-    bool has_gaps = false;  // not all ranks have told their pace: the log says so
+    bool has_gaps = false;  // not all ranks have told their timing: the log says so
   };
 
   void look();

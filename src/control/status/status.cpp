@@ -118,11 +118,11 @@ std::string StatusBook::title_of(const std::string& communicator) {
   return "";
 }
 
-ProcessPace StatusBook::pace(const std::string& communicator) {
-  ProcessPace all;
+ProcessTiming StatusBook::timing(const std::string& communicator) {
+  ProcessTiming all;
   const std::lock_guard lock(mutex_);
   for (const auto& [who, entry] : entries_) {
-    if (entry.source.communicator == communicator) all.ranks.push_back(entry.source.pace());
+    if (entry.source.communicator == communicator) all.ranks.push_back(entry.source.timing());
   }
   return all;
 }
@@ -134,10 +134,10 @@ void StatusBook::set_slow(std::vector<std::string> slow) {
 
 std::string StatusBook::answer(size_t room) { return packed(read(), room); }
 
-std::string StatusBook::pace_answer(const std::string& communicator, size_t room) {
-  ProcessPace all = pace(communicator);
+std::string StatusBook::timing_answer(const std::string& communicator, size_t room) {
+  ProcessTiming all = timing(communicator);
   if (pack_fields(all).size() > room) {
-    for (RankPace& rank : all.ranks) rank.links.clear();
+    for (RankTiming& rank : all.ranks) rank.links.clear();
   }
   return packed(std::move(all), room);
 }

@@ -12,8 +12,8 @@
 #include "base/deadline.hpp"
 #include "base/rank.hpp"
 #include "control/messages.hpp"
+#include "control/status/call_timing.hpp"
 #include "control/status/metrics.hpp"
-#include "control/status/pace.hpp"
 #include "trace/rank_trace.hpp"
 
 namespace tutti::control {
@@ -82,7 +82,7 @@ class StatusBook {
     std::function<RankStatus()> status;
     std::function<trace::RankTrace()> trace;
     std::function<RankMetrics()> metrics;
-    std::function<RankPace()> pace;
+    std::function<RankTiming()> timing;
   };
 
   /// The book of this process; a forked child has its own.
@@ -104,9 +104,9 @@ class StatusBook {
   /// Its name in messages; "" if it has no rank here.
   std::string title_of(const std::string& communicator);
   /// How the calls of its ranks here went.
-  ProcessPace pace(const std::string& communicator);
-  /// pace(), as bytes: at most `room`. Ranks for which there is none are left out.
-  std::string pace_answer(const std::string& communicator, size_t room = kMaxEntry);
+  ProcessTiming timing(const std::string& communicator);
+  /// timing(), as bytes: at most `room`. Ranks for which there is none are left out.
+  std::string timing_answer(const std::string& communicator, size_t room = kMaxEntry);
   /// What read() tells as `slow` from now on.
   void set_slow(std::vector<std::string> slow);
   /// read(), for its memory of what has changed. Called every second.

@@ -15,7 +15,7 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kMaxRequest = 512;  // bytes
-constexpr std::string_view kPace = "pace ";
+constexpr std::string_view kTiming = "timing ";
 constexpr size_t kMaxFields = 8 << 20;  // bytes of another process's ranks
 constexpr double kKept = 0.1;           // seconds for which an answer is given again
 
@@ -55,8 +55,8 @@ void StatusServer::obey(Clients::Id client) {
   const std::string request = client->request.substr(0, client->request.size() - 1);
   StatusBook& book = StatusBook::of_this_process();
   if (request == "fields") return clients_.answer(client, book.answer(kMaxFields));
-  if (request.starts_with(kPace)) {
-    return clients_.answer(client, book.pace_answer(request.substr(kPace.size()), kMaxFields));
+  if (request.starts_with(kTiming)) {
+    return clients_.answer(client, book.timing_answer(request.substr(kTiming.size()), kMaxFields));
   }
   if (request == "metrics") return clients_.answer(client, pack_fields(book.metrics()));
   if (request == "trace") {

@@ -4,8 +4,8 @@
 // ticks since boot. Only processes of the same user, and root's, are answered. A client sends the line "job", and
 // gets one line of JSON about this process and all with which it shares a communicator (control/status/job_status.hpp);
 // then the connection ends. "trace" asks for the process's own last calls, likewise (trace/rank_trace.hpp). Processes
-// among themselves send "fields", "metrics", or "pace" and a communicator's name, for a ProcessStatus, ProcessMetrics
-// or ProcessPace as bytes.
+// among themselves send "fields", "metrics", or "timing" and a communicator's name, for a ProcessStatus, ProcessMetrics
+// or ProcessTiming as bytes.
 //
 // Other processes are asked as control/status/survey.hpp says. One that does not answer within a moment is silent.
 // Answers are gathered once for all who ask at the same time, and kept for a moment.

@@ -22,8 +22,8 @@ class Job {
  public:
   using Work = std::function<double(Rank rank, uint64_t call)>;
 
-  explicit Job(Rank ranks) : free_(static_cast<size_t>(ranks), 1.0), paces_(free_.size()) {
-    for (RankPace& pace : paces_) pace.thread = 1;
+  explicit Job(Rank ranks) : free_(static_cast<size_t>(ranks), 1.0), timings_(free_.size()) {
+    for (RankTiming& timing : timings_) timing.thread = 1;
   }
 
   /// Runs for so long, and looks at it each second, as the watch does.
@@ -31,14 +31,14 @@ class Job {
     for (const double end = now_ + seconds; now_ < end; now_ += 1) look(work, judge);
   }
   /// The rank's next calls are another thread's.
-  void change_thread(Rank rank) { ++paces_[static_cast<size_t>(rank)].thread; }
+  void change_thread(Rank rank) { ++timings_[static_cast<size_t>(rank)].thread; }
 
  private:
   void look(const Work& work, SlowRanks& judge) {
-    for (RankPace& pace : paces_) pace.numbers.clear(), pace.left.clear(), pace.in_calls.clear();
+    for (RankTiming& timing : timings_) timing.numbers.clear(), timing.left.clear(), timing.in_calls.clear();
     while (*std::max_element(free_.begin(), free_.end()) < now_ + 1) call(work);
-    std::vector<const RankPace*> all;
-    for (const RankPace& pace : paces_) all.push_back(&pace);
+    std::vector<const RankTiming*> all;
+    for (const RankTiming& timing : timings_) all.push_back(&timing);
     judge.take(all);
   }
 
@@ -51,14 +51,14 @@ class Job {
       free_[i] = last + (i == 1 ? 0 : 5e-6);  // rank 1 is always the first to leave
       total_[i] += static_cast<uint64_t>((free_[i] - entered[i]) * 1e9);
       if (call_ % 5 != 0) continue;
-      paces_[i].numbers.push_back(call_);
-      paces_[i].left.push_back(static_cast<uint64_t>(free_[i] * 1e9));
-      paces_[i].in_calls.push_back(total_[i]);
+      timings_[i].numbers.push_back(call_);
+      timings_[i].left.push_back(static_cast<uint64_t>(free_[i] * 1e9));
+      timings_[i].in_calls.push_back(total_[i]);
     }
   }
 
   std::vector<double> free_;  // when it has left its last call
-  std::vector<RankPace> paces_;
+  std::vector<RankTiming> timings_;
   std::vector<uint64_t> total_ = std::vector<uint64_t>(free_.size());  // in calls
   double now_ = 1;
   uint64_t call_ = 0;
@@ -174,7 +174,7 @@ TEST(SlowRanks, IgnoreFiveMicroseconds) {
 
 TEST(SlowRanks, TakeWhateverRanksSay) {
   SlowRanks judge(kLeast);
-  RankPace whole, ragged;
+  RankTiming whole, ragged;
   whole.numbers = {1, 2, 3};
   whole.left = {10, 20, 30};
   whole.in_calls = {5, 7, 5};
@@ -195,34 +195,34 @@ TEST(SlowRanks, TakeWhateverRanksSay) {
 /// Links of a communicator whose ranks are hosts of their own.
 class Links {
  public:
-  explicit Links(size_t ranks) : paces_(ranks) {
+  explicit Links(size_t ranks) : timings_(ranks) {
     for (size_t i = 0; i < ranks; ++i) {
-      paces_[i].rank = static_cast<Rank>(i);
-      paces_[i].now = 1;
+      timings_[i].rank = static_cast<Rank>(i);
+      timings_[i].now = 1;
     }
   }
   std::vector<std::string> hosts() const {
     std::vector<std::string> names;
-    for (const RankPace& rank : paces_) names.push_back("h" + std::to_string(rank.rank));
+    for (const RankTiming& rank : timings_) names.push_back("h" + std::to_string(rank.rank));
     return names;
   }
   /// In the next second the link carries so many MB, at so many MB/s while it is busy.
   void carry(Rank from, Rank to, double megabytes, double rate, uint32_t lane = 0) {
-    std::vector<LinkPace>& links = paces_[static_cast<size_t>(from)].links;
+    std::vector<LinkTiming>& links = timings_[static_cast<size_t>(from)].links;
     auto link = std::find_if(links.begin(), links.end(), [&](const auto& l) { return l.peer == to && l.lane == lane; });
     if (link == links.end()) link = links.insert(links.end(), {.transport = "tcp", .peer = to, .lane = lane});
     link->sent += static_cast<uint64_t>(megabytes * 1e6);
     link->busy += static_cast<uint64_t>(megabytes / rate * 1e9);
   }
   void second(SlowLinks& judge) {
-    std::vector<const RankPace*> all;
-    for (RankPace& rank : paces_) {
+    std::vector<const RankTiming*> all;
+    for (RankTiming& rank : timings_) {
       rank.now += 1'000'000'000;
       all.push_back(&rank);
     }
     judge.take(all);
   }
-  std::vector<RankPace> paces_;
+  std::vector<RankTiming> timings_;
 };
 
 /// A ring of four, with these rates.
@@ -296,12 +296,26 @@ TEST(SlowLinks, TakeWhateverRanksSay) {
     links.carry(0, 1, 40, 100);
     links.carry(1, 0, 40, 50);
     for (const Rank peer : {-1, 2, 1 << 30}) links.carry(0, peer, 40, 50);
-    links.carry(0, 1, 40, 50, LinkPace::kMaxLanes + i);
+    links.carry(0, 1, 40, 50, LinkTiming::kMaxLanes + i);
     links.second(judge);
-    links.paces_[1].links[0].sent = links.paces_[1].links[0].busy = 0;  // no counter of a link goes back
+    links.timings_[1].links[0].sent = links.timings_[1].links[0].busy = 0;  // no counter of a link goes back
   }
   EXPECT_TRUE(judge.found().empty());
   judge.take({});
+}
+
+TEST(SlowLinks, RememberNoMoreThanALimitedNumber) {
+  Links links(2);
+  SlowLinks judge(links.hosts());
+  for (size_t i = 0; i < 200; ++i) {
+    links.timings_[0].links.clear();
+    for (size_t j = 0; j < RankTiming::kMaxLinks; ++j) {
+      const std::string transport = "made up " + std::to_string(i * RankTiming::kMaxLinks + j);
+      links.timings_[0].links.push_back({.transport = transport, .peer = 1, .busy = 1});
+    }
+    links.second(judge);
+  }
+  EXPECT_EQ(judge.known(), 2 * SlowLinks::kMaxLinks);
 }
 
 TEST(SlowLinks, OfManyTakeAMoment) {
@@ -310,7 +324,7 @@ TEST(SlowLinks, OfManyTakeAMoment) {
   SlowLinks judge(links.hosts());
   for (int i = 0; i < 3; ++i) {
     for (Rank from = 0; from < kRanks; ++from) {
-      for (Rank step = 1; step <= static_cast<Rank>(RankPace::kMaxLinks); ++step) {
+      for (Rank step = 1; step <= static_cast<Rank>(RankTiming::kMaxLinks); ++step) {
         links.carry(from, (from + step) % kRanks, 5, 40);
       }
     }

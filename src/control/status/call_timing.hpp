@@ -9,12 +9,12 @@
 
 namespace tutti::control {
 
-/// Asks a process, over a communicator's call boards, for the ProcessPace of its ranks of that communicator; no call
+/// Asks a process, over a communicator's call boards, for the ProcessTiming of its ranks of that communicator; no call
 /// has this number.
-inline constexpr uint64_t kPaceKey = (uint64_t{1} << 61) + 1;
+inline constexpr uint64_t kTimingKey = (uint64_t{1} << 61) + 1;
 
 /// What the links to a peer have carried on a link lane.
-struct LinkPace {
+struct LinkTiming {
   static constexpr uint32_t kMaxLanes = 1024;
 
   std::string transport;
@@ -31,7 +31,7 @@ struct LinkPace {
 
 /// One rank. Of the calls of the last moment that no rank leaves before all have entered it tells when it left some,
 /// the same as other ranks, and for how long it had been in calls by then, on all communicators.
-struct RankPace {
+struct RankTiming {
   static constexpr size_t kMaxCalls = 16, kMaxLinks = 24;
 
   Rank rank = 0;
@@ -40,7 +40,7 @@ struct RankPace {
   std::vector<uint64_t> numbers;   ///< of the calls, rising
   std::vector<uint64_t> left;      ///< when, by the same clock
   std::vector<uint64_t> in_calls;  ///< time of the thread in calls: trace::Event::Kind::Left
-  std::vector<LinkPace> links;     ///< those that were busy for longest
+  std::vector<LinkTiming> links;   ///< those that were busy for longest
 
   static void fields(auto& m, auto& v) {
     v.number(m.rank, m.now, m.thread);
@@ -51,8 +51,8 @@ struct RankPace {
   }
 };
 
-struct ProcessPace {
-  std::vector<RankPace> ranks;
+struct ProcessTiming {
+  std::vector<RankTiming> ranks;
 
   static void fields(auto& m, auto& v) { v.list(m.ranks, kMaxRanks); }
 };

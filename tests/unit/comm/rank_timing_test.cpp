@@ -1,5 +1,5 @@
 // Which calls a rank tells of, for others to compare.
-#include "comm/rank_pace.hpp"
+#include "comm/rank_timing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,29 +25,29 @@ std::vector<trace::Event> events_of(const CallSpec& spec, uint64_t first, uint64
   return events;
 }
 
-TEST(RankPace, HasEveryCallWhereThereAreFew) {
-  const auto pace = pace_of(events_of(kReduction, 7, 12));
-  EXPECT_EQ(pace.numbers, (std::vector<uint64_t>{7, 8, 9, 10, 11, 12}));
-  EXPECT_EQ(pace.in_calls, (std::vector<uint64_t>{3500, 4000, 4500, 5000, 5500, 6000}));
-  ASSERT_EQ(pace.left.size(), 6u);
-  EXPECT_EQ(pace.left[5] - pace.left[0], 5000u);
-  EXPECT_EQ(pace.thread, 5u);
+TEST(RankTiming, HasEveryCallWhereThereAreFew) {
+  const auto timing = timing_of(events_of(kReduction, 7, 12));
+  EXPECT_EQ(timing.numbers, (std::vector<uint64_t>{7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(timing.in_calls, (std::vector<uint64_t>{3500, 4000, 4500, 5000, 5500, 6000}));
+  ASSERT_EQ(timing.left.size(), 6u);
+  EXPECT_EQ(timing.left[5] - timing.left[0], 5000u);
+  EXPECT_EQ(timing.thread, 5u);
 }
 
-TEST(RankPace, OfManyHasSomeThatAllRanksHave) {
+TEST(RankTiming, OfManyHasSomeThatAllRanksHave) {
   for (const uint64_t calls : {17, 100, 1000, 2000}) {
-    const auto one = pace_of(events_of(kReduction, 1, calls)).numbers;
-    EXPECT_LE(one.size(), control::RankPace::kMaxCalls);
-    EXPECT_GE(one.size(), control::RankPace::kMaxCalls / 8);
+    const auto one = timing_of(events_of(kReduction, 1, calls)).numbers;
+    EXPECT_LE(one.size(), control::RankTiming::kMaxCalls);
+    EXPECT_GE(one.size(), control::RankTiming::kMaxCalls / 8);
     EXPECT_TRUE(std::is_sorted(one.begin(), one.end()));
-    const auto other = pace_of(events_of(kReduction, 1 + calls / 20, calls + calls / 20)).numbers;  // asked later
+    const auto other = timing_of(events_of(kReduction, 1 + calls / 20, calls + calls / 20)).numbers;  // asked later
     std::vector<uint64_t> both;
     std::set_intersection(one.begin(), one.end(), other.begin(), other.end(), std::back_inserter(both));
     EXPECT_GE(2 * both.size() + 4, std::min(one.size(), other.size())) << calls;
   }
 }
 
-TEST(RankPace, MeetsAllCallsOfAProgramThatRepeatsItself) {
+TEST(RankTiming, MeetsAllCallsOfAProgramThatRepeatsItself) {
   for (const uint64_t period : {2, 8, 64}) {
     std::vector<size_t> met(period);
     for (uint64_t call = 1; call <= 64 * 64 * period; ++call)
@@ -56,32 +56,32 @@ TEST(RankPace, MeetsAllCallsOfAProgramThatRepeatsItself) {
   }
 }
 
-TEST(RankPace, HasNoCallThatARankMayLeaveBeforeAllHaveEntered) {
+TEST(RankTiming, HasNoCallThatARankMayLeaveBeforeAllHaveEntered) {
   for (const Collective collective :
        {Collective::Broadcast, Collective::Reduce, Collective::Gather, Collective::Scatter, Collective::SendRecv}) {
-    EXPECT_TRUE(pace_of(events_of({.collective = collective, .count = 1 << 20}, 1, 5)).numbers.empty());
+    EXPECT_TRUE(timing_of(events_of({.collective = collective, .count = 1 << 20}, 1, 5)).numbers.empty());
   }
-  EXPECT_TRUE(pace_of(events_of({.collective = Collective::AllReduce, .count = 0}, 1, 5)).numbers.empty());
+  EXPECT_TRUE(timing_of(events_of({.collective = Collective::AllReduce, .count = 0}, 1, 5)).numbers.empty());
   EXPECT_TRUE(
-      pace_of(events_of({.collective = Collective::AllGather, .is_vector = true, .count = 0}, 1, 5)).numbers.empty());
-  EXPECT_EQ(pace_of(events_of({.collective = Collective::Barrier}, 1, 5)).numbers.size(), 5u);
+      timing_of(events_of({.collective = Collective::AllGather, .is_vector = true, .count = 0}, 1, 5)).numbers.empty());
+  EXPECT_EQ(timing_of(events_of({.collective = Collective::Barrier}, 1, 5)).numbers.size(), 5u);
 }
 
-TEST(RankPace, HasNoCallOfAGroupOrThatFailedOrRunsOrWasEnqueued) {
+TEST(RankTiming, HasNoCallOfAGroupOrThatFailedOrRunsOrWasEnqueued) {
   auto events = events_of(kReduction, 1, 4);
   events[0].kind = trace::Event::Kind::Enqueued;
   events[3].first = 1;               // call 2 failed
   events.erase(events.begin() + 5);  // calls 3 and 4 ended together
   auto running = events_of(kReduction, 5, 5).front();
   events.push_back(running);
-  EXPECT_TRUE(pace_of(events).numbers.empty());
-  EXPECT_TRUE(pace_of({}).numbers.empty());
+  EXPECT_TRUE(timing_of(events).numbers.empty());
+  EXPECT_TRUE(timing_of({}).numbers.empty());
 }
 
 /// The time in calls that the last event tells.
 uint64_t time_in_calls(const CallTrace& trace) { return trace.events().last.back().second; }
 
-TEST(RankPace, CountsShortCallsAlikeWhetherTheyAreTracedOrNot) {
+TEST(RankTiming, CountsShortCallsAlikeWhetherTheyAreTracedOrNot) {
   CallTotals totals;
   CallTrace traced{totals}, left_out{totals};
   CallBoard board;
@@ -111,7 +111,7 @@ TEST(RankPace, CountsShortCallsAlikeWhetherTheyAreTracedOrNot) {
   EXPECT_LT(time_in_calls(left_out), waited + 1'000'000) << "no moment counts twice";
 }
 
-TEST(RankPace, CountsLongCallsWhole) {
+TEST(RankTiming, CountsLongCallsWhole) {
   CallTotals totals;
   CallTrace trace{totals};
   trace.enter(1, kReduction);
@@ -124,18 +124,18 @@ TEST(RankPace, CountsLongCallsWhole) {
   EXPECT_GE(time_in_calls(trace), before + 1'000'000);
 }
 
-TEST(RankPace, HasTheCallsOfTheThreadThatMadeTheLastOne) {
+TEST(RankTiming, HasTheCallsOfTheThreadThatMadeTheLastOne) {
   auto events = events_of(kReduction, 1, 4);
   events[3].call = events[7].call = 6;
-  const auto pace = pace_of(events);
-  EXPECT_EQ(pace.numbers, (std::vector<uint64_t>{2, 4}));
-  EXPECT_EQ(pace.thread, 6u);
+  const auto timing = timing_of(events);
+  EXPECT_EQ(timing.numbers, (std::vector<uint64_t>{2, 4}));
+  EXPECT_EQ(timing.thread, 6u);
 }
 
-TEST(RankPace, HasNoCallOfLongAgo) {
+TEST(RankTiming, HasNoCallOfLongAgo) {
   auto events = events_of(kReduction, 1, 4);
   for (size_t i = 0; i < 4; ++i) events[i].at -= 3'000'000'000;
-  EXPECT_EQ(pace_of(events).numbers, (std::vector<uint64_t>{3, 4}));
+  EXPECT_EQ(timing_of(events).numbers, (std::vector<uint64_t>{3, 4}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "comm/rank_pace.hpp"
+#include "comm/rank_timing.hpp"
 
 #include <algorithm>
 #include <array>
@@ -62,27 +62,27 @@ uint32_t least_rarity(const std::vector<LeftCall>& calls) {
   for (const LeftCall& call : calls) ++by_rarity[CallTrace::rarity(call.number)];
   size_t kept = 0;
   uint32_t least = by_rarity.size();
-  while (least > 0 && kept + by_rarity[least - 1] <= control::RankPace::kMaxCalls) kept += by_rarity[--least];
+  while (least > 0 && kept + by_rarity[least - 1] <= control::RankTiming::kMaxCalls) kept += by_rarity[--least];
   return least;
 }
 
 }  // namespace
 
-control::RankPace pace_of(const std::vector<trace::Event>& events) {
-  control::RankPace pace;
-  pace.now = trace::nanoseconds(trace::Clock::now());
-  std::vector<LeftCall> calls = left_calls(events, pace.now - std::min(pace.now, kRecent));
-  if (calls.empty()) return pace;
-  pace.thread = calls.back().thread;
-  std::erase_if(calls, [&](const LeftCall& call) { return call.thread != pace.thread; });
+control::RankTiming timing_of(const std::vector<trace::Event>& events) {
+  control::RankTiming timing;
+  timing.now = trace::nanoseconds(trace::Clock::now());
+  std::vector<LeftCall> calls = left_calls(events, timing.now - std::min(timing.now, kRecent));
+  if (calls.empty()) return timing;
+  timing.thread = calls.back().thread;
+  std::erase_if(calls, [&](const LeftCall& call) { return call.thread != timing.thread; });
   const uint32_t least = least_rarity(calls);
   for (const LeftCall& call : calls) {
     if (CallTrace::rarity(call.number) < least) continue;
-    pace.numbers.push_back(call.number);
-    pace.left.push_back(call.left);
-    pace.in_calls.push_back(call.in_calls);
+    timing.numbers.push_back(call.number);
+    timing.left.push_back(call.left);
+    timing.in_calls.push_back(call.in_calls);
   }
-  return pace;
+  return timing;
 }
 
 }  // namespace tutti::comm

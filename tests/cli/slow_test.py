@@ -54,12 +54,14 @@ class Logged(Job):
         return [line for text in texts for line in text.splitlines() if " is slow: " in line]
 
 
-class Slow(unittest.TestCase):
+class Logs(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
+
+class Slow(Logs):
     def test_a_rank_that_is_a_tenth_slower_is_found_within_a_thousand_calls(self):
         """Beside it a job in which nothing is looked for: then nothing is found."""
         with tempfile.TemporaryDirectory() as folder, Logged("pace:2:1", folder, TUTTI_SLOW="0") as other, \
@@ -75,7 +77,9 @@ class Slow(unittest.TestCase):
         self.assertEqual(len(warnings), 1, warnings)
         self.assertRegex(warnings[0], SLOW)
 
-    @unittest.skipIf(MINUTES == 0, "asked for by MINUTES only")
+
+
+class SlowUnderLoad(Logs):
     def test_load_that_comes_and_goes_is_no_slow_rank(self):
         choose = random.Random(SEED)
         cores = sorted(os.sched_getaffinity(0))
@@ -93,6 +97,10 @@ class Slow(unittest.TestCase):
             print(f"{calls} calls in {MINUTES} minutes, no warning", flush=True)
             pathlib.Path(slow).touch()  # now rank 1 works for longer: it was looked for all the time
             self.assertTrue(until(lambda: any("rank 1 (process" in line for line in job.warnings())))
+
+
+if MINUTES == 0:
+    del SlowUnderLoad  # it was not asked for
 
 
 if __name__ == "__main__":

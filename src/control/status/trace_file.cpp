@@ -43,8 +43,11 @@ void TraceSignal::open() {
   const int number = wanted == TraceSignalName::Usr1 ? SIGUSR1 : SIGUSR2;
   struct sigaction now = {};
   sigaction(number, nullptr, &now);
-  if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) {
-    log_warn("TUTTI_TRACE_SIGNAL={}: the program has a handler for it, and keeps it",
+  // A forked child has its parent's handler, and gets a descriptor of its own.
+  const bool is_ours = now.sa_handler == on_trace_signal;
+  const bool is_free = (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || is_ours);
+  if (!is_free) {
+    log_warn("TUTTI_TRACE_SIGNAL={}: the program handles or ignores this signal, so it writes no trace",
              number == SIGUSR1 ? "USR1" : "USR2");
     return;
   }

@@ -21,9 +21,9 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.method->name << "
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 8};  // others run the same code, for minutes
 #else
-const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 6, 7, 8, 16};
+const std::vector<Rank> kRanks = {1, 2, 3, 4, 5, 6, 7, 8};
 #endif
-const std::vector<Rank> kOtherRanks = {9, 10, 11, 12, 13, 14, 15};
+const std::vector<Rank> kOtherRanks = {9, 10, 11, 12, 13, 14, 15, 16};
 
 /// Calls visit(shape, plans) for all that the method runs.
 template <class Visit>

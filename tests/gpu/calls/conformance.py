@@ -9,8 +9,7 @@
                                                        a graph: 2.1 for processes, 2t.2t for threads
 
 TUTTI_METHOD says what runs them. With CONFORMANCE_FEW=1 each algorithm has two sizes and not three, and of the types
-and operators those stand for all that differ in how threads share their work: for sanitizers, under which all takes ten times
-as long.
+and operators those stand for all that differ in how threads share their work: the default tests, a tenth to a half as long.
 """
 
 import os

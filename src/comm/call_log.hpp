@@ -2,6 +2,9 @@
 // watch.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "comm/call_board.hpp"
 #include "comm/call_totals.hpp"
 #include "comm/call_trace.hpp"
@@ -12,6 +15,7 @@ struct CallLog {
   CallBoard board;
   CallTotals totals;
   CallTrace trace{totals};
+  std::atomic<uint64_t> registered{0};  ///< bytes of registered buffers
 };
 
 }  // namespace tutti::comm

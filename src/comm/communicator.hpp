@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,6 +34,7 @@
 #include "control/endpoint.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
+#include "trace/profiler.hpp"
 
 namespace tutti::comm {
 
@@ -112,10 +114,16 @@ class Communicator {
   /// A call threw an unexpected exception: fails the communicator.
   Status fail_internally(const std::string& what);
   const exec::Backoff& backoff() const { return backoff_; }
-  /// True if calls are logged (TUTTI_LOG=trace).
-  bool traces() const { return traces_; }
-  /// Logs what has run. Only the thread whose ticket is served.
-  void trace(Work work, const Status& status, double seconds);
+  /// True if calls are logged (TUTTI_LOG=trace) or a profiler is attached: then what runs is to be noted.
+  bool notes() const { return notes_; }
+  /// Work that is about to begin.
+  struct Noted {
+    std::chrono::steady_clock::time_point start;
+    trace::ProfilerRange range;
+  };
+  Noted note(Work work) const;
+  /// It has run, or has been enqueued. Only the thread whose ticket is served.
+  void note_end(Noted& noted, Work work, const Status& status);
   /// Seconds that `work` would take, by the cost model.
   double estimate(Work work) const;
   /// How the last call was executed. Only the thread whose ticket is served.
@@ -228,7 +236,7 @@ class Communicator {
   std::shared_ptr<const RanksByProcess> host_ranks_;         // counted for others' sake as long as this one is used
   select::CostInputs inputs_;                                // what the decision table was made from
   std::vector<std::unique_ptr<DecisionLog>> decision_logs_;  // by backend; empty: nothing is logged
-  const bool traces_ = log_enabled(LogLevel::Trace);
+  const bool notes_ = log_enabled(LogLevel::Trace) || trace::profiler_is_attached();
 
   bool left_ = false;
   uint64_t calls_ = 0;                        // collectives
@@ -239,6 +247,7 @@ class Communicator {
   struct Registered {
     uint8_t backend = 0;
     uint64_t number = 0;  // the backend's
+    uint64_t bytes = 0;
   };
   std::map<uint64_t, Registered> registrations_;  // by number
   uint64_t last_registration_ = 0;

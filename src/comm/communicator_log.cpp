@@ -138,7 +138,20 @@ void Communicator::leave_trace() const {
 
 void Communicator::write_trace(const std::string& path) { control::write_trace(path); }
 
-void Communicator::trace(Work work, const Status& status, double seconds) {
+Communicator::Noted Communicator::note(Work work) const {
+  Noted noted{.start = std::chrono::steady_clock::now(), .range = {}};
+  if (!trace::profiler_is_attached() || work.empty()) return noted;
+  const CallSpec& first = work.front().spec;
+  noted.range = trace::ProfilerRange(fmt::format("{}: {}{}", title(), describe(first),
+                                                 work.size() > 1 ? fmt::format(" and {} more", work.size() - 1) : ""),
+                                     first.collective == Collective::SendRecv ? 0 : calls_ + 1);
+  return noted;
+}
+
+void Communicator::note_end(Noted& noted, Work work, const Status& status) {
+  noted.range.end();
+  if (!log_enabled(LogLevel::Trace)) return;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - noted.start).count();
   const CallInfo info = last_call();
   for (const Call& call : work) {
     const bool numbered = call.spec.collective != Collective::SendRecv;

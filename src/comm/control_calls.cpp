@@ -99,7 +99,8 @@ uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t by
     const uint64_t number = on.backend().add_region(data, bytes);
     unusable_status().throw_if_bad();  // a peer may have failed instead of answering
     if (number == 0) return 0;
-    registrations_[++last_registration_] = {backend, number};
+    registrations_[++last_registration_] = {backend, number, bytes};
+    CallTotal::add(log_->registered, bytes);
     return last_registration_;
   } catch (const Error& error) {
     unusable_status().throw_if_bad();
@@ -115,6 +116,7 @@ void Communicator::drop_buffer(uint64_t registration) {
   }
   const Registered registered = found->second;
   registrations_.erase(found);
+  CallTotal::add(log_->registered, -registered.bytes);
   BackendCalls& on = *on_[registered.backend];
   if (on.refused().empty()) on.backend().drop_region(registered.number);
 }

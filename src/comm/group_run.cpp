@@ -1,6 +1,5 @@
 #include "comm/group_run.hpp"
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -12,28 +11,24 @@
 namespace tutti::comm {
 namespace {
 
-double elapsed_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// The progress of a group on one communicator.
 struct Progress {
   CommunicatorCalls& calls;
   size_t next = 0;                   // work to begin next
   std::optional<TicketGuard> guard;  // of the running work …
   exec::Pending* pending = nullptr;  // … if any is under way
-  std::chrono::steady_clock::time_point start{};
+  Communicator::Noted noted{};
 
   bool may_begin() const { return pending == nullptr && next < calls.works.size(); }
 
   void begin_next(Status& first) {
     guard.emplace(*calls.comm, calls.tickets[next]);
     Status status;
-    if (calls.comm->traces()) start = std::chrono::steady_clock::now();
+    if (calls.comm->notes()) noted = calls.comm->note(calls.works[next]);
     const bool more_follow = ++next < calls.works.size();
     pending = calls.comm->begin(calls.works[next - 1], status, more_follow);
     if (calls.works.size() > 1 && (pending != nullptr || !more_follow)) start_held(status);
-    if (calls.comm->traces() && pending == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
+    if (calls.comm->notes() && pending == nullptr) calls.comm->note_end(noted, calls.works[next - 1], status);
     if (pending == nullptr) guard.reset();
     if (first.ok()) first = std::move(status);
   }
@@ -51,7 +46,7 @@ struct Progress {
   void finish(Status& first) {
     Status status;
     calls.comm->finish(*std::exchange(pending, nullptr), status);
-    if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, elapsed_since(start));
+    if (calls.comm->notes()) calls.comm->note_end(noted, calls.works[next - 1], status);
     guard.reset();
     if (first.ok()) first = std::move(status);
   }

@@ -9,6 +9,7 @@
 #include "comm/rank_timing.hpp"
 #include "control/status/status.hpp"
 #include "control/wait_table.hpp"
+#include "link/mapped_memory.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -98,6 +99,8 @@ control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::st
                                .calls = {},
                                .links = links_of(endpoint, fabric)};
   metrics.failed = endpoint.failure() ? 1 : 0;
+  metrics.registered = log.registered.load(std::memory_order_relaxed);
+  metrics.mapped = link::SharedMemory::of_this_process().mappable_bytes();
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (wait) metrics.stuck_ms = stuck_for(*wait);
   log.totals.each([&](Collective collective, size_t size_class, const CallTotal& total) {

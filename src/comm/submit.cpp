@@ -80,7 +80,7 @@ std::mutex& ticket_mutex() {
 }
 
 /// Runs one call on this thread, whose ticket is served.
-[[gnu::always_inline]] inline Status run_unlogged(Communicator& comm, const Call& call) {
+[[gnu::always_inline]] inline Status run_unnoted(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
   exec::Pending* pending = nullptr;
@@ -97,18 +97,18 @@ std::mutex& ticket_mutex() {
   return status;
 }
 
-/// The same, and logs it.
-[[gnu::noinline]] Status run_traced(Communicator& comm, const Call& call) {
-  const auto start = std::chrono::steady_clock::now();
-  Status status = run_unlogged(comm, call);
-  comm.trace({&call, 1}, status, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+/// The same, for the log or a profiler.
+[[gnu::noinline]] Status run_noted(Communicator& comm, const Call& call) {
+  Communicator::Noted noted = comm.note({&call, 1});
+  Status status = run_unnoted(comm, call);
+  comm.note_end(noted, {&call, 1}, status);
   return status;
 }
 
 [[gnu::always_inline]] inline Status run_one(Communicator& comm, const Call& call) {
-  if (comm.traces()) [[unlikely]]
-    return run_traced(comm, call);
-  return run_unlogged(comm, call);
+  if (comm.notes()) [[unlikely]]
+    return run_noted(comm, call);
+  return run_unnoted(comm, call);
 }
 
 /// A repeated call is not checked again; only the thread whose ticket is served can tell. Throws the call's error.

@@ -217,6 +217,14 @@ std::string ControlClient::server_holder() const {
   return welcomed_ ? fmt::format("{} ({}),", kMaker, describe_process(server_)) : fmt::format("{},", kMaker);
 }
 
+std::optional<std::pair<Rank, Deadline::Clock::time_point>> ControlClient::heard() const {
+  if (!channel_ || same_process(server_, control_.local_member())) return std::nullopt;
+  const auto rank =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
+  if (rank == members_.end()) return std::nullopt;
+  return std::pair(static_cast<Rank>(rank - members_.begin()), channel_->heard());
+}
+
 /// Seconds since the rendezvous server was last heard. Needs a channel.
 double ControlClient::silence() const {
   return std::chrono::duration<double>(Deadline::Clock::now() - channel_->heard()).count();

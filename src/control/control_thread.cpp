@@ -243,6 +243,15 @@ std::vector<std::shared_ptr<ControlClient>> ControlThread::all_clients() {
   return all;
 }
 
+std::vector<std::shared_ptr<RendezvousServer>> ControlThread::servers() {
+  std::vector<std::shared_ptr<RendezvousServer>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    if (entry.server) all.push_back(entry.server);
+  }
+  return all;
+}
+
 void ControlThread::remove_client(const ControlClient& client) {
   std::shared_ptr<ControlClient> last;
   const std::lock_guard lock(mutex_);

@@ -71,6 +71,8 @@ class ControlThread {
   /// Those of all communicators.
   std::vector<std::shared_ptr<ControlClient>> all_clients();
   void remove_client(const ControlClient& client);
+  /// The rendezvous servers of this process.
+  std::vector<std::shared_ptr<RendezvousServer>> servers();
 
   /// The trunks of the communicator with this key, which no split made.
   std::shared_ptr<Trunks> trunks(const Key& key);

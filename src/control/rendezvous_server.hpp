@@ -50,6 +50,14 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   MessageCounts messages() const { return {received_, sent_}; }
 
   // ---- control thread
+  const std::string& name() const { return name_; }
+  /// visit(rank, member, when it was heard last) for all that are connected.
+  void each_heard(auto&& visit) const {
+    for (size_t r = 0; r < joined_.size(); ++r) {
+      const RankState& rank = joined_[r];
+      if (rank.channel->is_open()) visit(static_cast<Rank>(r), rank.member, rank.channel->heard());
+    }
+  }
   /// Starts the hour after which an unused server closes.
   void open();
   /// A rank registers, over the channel that `take` makes once it is admitted. Throws the Error with which it is

@@ -159,4 +159,11 @@ SharedMemory::Exported SharedMemory::export_region(uint64_t id) const {
   return {};
 }
 
+uint64_t SharedMemory::mappable_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [base, region] : regions_) bytes += region.id != 0 ? region.bytes : 0;
+  return bytes;
+}
+
 }  // namespace tutti::link

@@ -58,6 +58,8 @@ class SharedMemory final : public Regions {
     uint64_t bytes = 0;
   };
   Exported export_region(uint64_t id) const;
+  /// Bytes that peers can map, of all regions.
+  uint64_t mappable_bytes() const;
 
  private:
   struct Region {

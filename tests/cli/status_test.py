@@ -45,6 +45,13 @@ class Status(unittest.TestCase):
             self.assertIn("whose process is stopped, by a signal or a debugger", said)
             text = tutti("status", str(job.ranks[1])).stdout
             self.assertIn("  rank 2: its process is stopped", text)
+
+            def heard():
+                return [process.get("heard_seconds", -1) for process in page_of(job.ranks[1])["processes"]
+                        if process["process"] == job.ranks[2]][0]
+
+            self.assertGreater(until(lambda: (heard() > 1) and heard()), 1, "rank 0's process hears nothing of it")
+            self.assertRegex(tutti("status", str(job.ranks[1])).stdout, r"is stopped, last heard of \d+ s ago \(")
             refused = tutti("status", str(job.ranks[2]))
             self.assertEqual((refused.returncode, refused.stdout), (1, ""))
             self.assertIn(f"process {job.ranks[2]} does not answer: it is stopped", refused.stderr)

@@ -46,6 +46,7 @@ std::string doing(const json& process, const json& rank) {
 std::string seconds_text(const std::string& doing, double seconds) {
   if (seconds < 1) return "";
   if (doing.starts_with("failed")) return "";
+  if (doing.starts_with("its process")) return fmt::format(", last heard of {:.0f} s ago", seconds);
   return fmt::format("{}for {:.0f} s", doing.starts_with("after") ? ", in no call " : ", ", seconds);
 }
 
@@ -83,7 +84,10 @@ std::string status_text(const json& page) {
                                  process.at("host").get<std::string>());
       }
       line.ranks.push_back(rank.at("rank"));
-      line.seconds = std::max(line.seconds, rank.value("waits_seconds", rank.value("still_seconds", 0.0)));
+      const double seconds = process.at("state") == "answers"
+                                 ? rank.value("waits_seconds", rank.value("still_seconds", 0.0))
+                                 : process.value("heard_seconds", 0.0);
+      line.seconds = std::max(line.seconds, seconds);
     }
   }
   std::string text = fmt::format(

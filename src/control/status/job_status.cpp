@@ -1,6 +1,9 @@
 #include "control/status/job_status.hpp"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace tutti::control {
 namespace {
@@ -32,6 +35,24 @@ ordered_json to_page(const RankStatus& rank) {
 
 }  // namespace
 
+void note_heard(JobStatus& job) {
+  std::map<std::pair<std::string, Rank>, JobProcess*> holders;
+  for (JobProcess& process : job.processes) {
+    for (const KnownRank& known : process.known) holders[{known.communicator, known.rank}] = &process;
+    for (const RankStatus& rank : process.status.ranks) holders[{rank.communicator, rank.rank}] = &process;
+  }
+  for (const JobProcess& process : job.processes) {
+    for (const RankStatus& rank : process.status.ranks) {
+      for (const Heard& heard : rank.heard) {
+        const auto holder = holders.find({rank.communicator, heard.rank});
+        if (holder == holders.end() || holder->second == &process) continue;
+        std::optional<uint32_t>& age = holder->second->heard_ms;
+        age = std::min(age.value_or(heard.ms), heard.ms);
+      }
+    }
+  }
+}
+
 std::string to_json(const JobStatus& job) {
   ordered_json page{{"tutti_status", kStatusFormat}, {"host", job.host}, {"process", job.process}};
   page["processes"] = ordered_json::array();
@@ -39,6 +60,7 @@ std::string to_json(const JobStatus& job) {
     const char* const states[] = {"answers", "silent", "stopped", "gone"};
     ordered_json one{
         {"host", process.host}, {"process", process.process}, {"state", states[static_cast<size_t>(process.state)]}};
+    if (process.heard_ms) one["heard_seconds"] = *process.heard_ms / 1e3;
     one["ranks"] = ordered_json::array();
     if (process.state == JobProcess::State::Answers) {
       one["version"] = process.status.version;

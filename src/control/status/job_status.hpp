@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ struct JobProcess {
   std::string address;  ///< "10.0.0.7"
   uint32_t process = 0;
   State state = State::Silent;
-  std::vector<KnownRank> known;  ///< its ranks in communicators that the asked process is in
-  ProcessStatus status;          ///< if it answers
+  std::optional<uint32_t> heard_ms;  ///< how long ago a process that answers heard of it
+  std::vector<KnownRank> known;      ///< its ranks in communicators that the asked process is in
+  ProcessStatus status;              ///< if it answers
 };
 
 struct JobStatus {
@@ -32,6 +34,9 @@ struct JobStatus {
   uint32_t process = 0;
   std::vector<JobProcess> processes;  ///< the asked one first
 };
+
+/// Sets heard_ms of all processes, by what those that answer tell.
+void note_heard(JobStatus& job);
 
 /// Why ranks wait, a sentence for each cause: "world: ranks 0, 1, 3 wait, directly or not, for rank 2 (process 4711 on
 /// b), which has not entered barrier(), call 41: …"; and which ranks and links are slow. Empty if none has waited for

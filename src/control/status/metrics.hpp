@@ -49,8 +49,10 @@ struct RankMetrics {
 
   std::string communicator, title, transports;
   Rank rank = 0, ranks = 0;
-  uint8_t failed = 0;     ///< the communicator has
-  uint32_t stuck_ms = 0;  ///< it waits now, for so long; 0: it does not
+  uint8_t failed = 0;       ///< the communicator has
+  uint32_t stuck_ms = 0;    ///< it waits now, for so long; 0: it does not
+  uint64_t registered = 0;  ///< bytes of buffers that are registered on the communicator
+  uint64_t mapped = 0;      ///< bytes of tuttiMemAlloc that peers can map: of the process, each rank tells the same
   std::vector<CallMetrics> calls;
   std::vector<LinkMetrics> links;
 
@@ -58,7 +60,7 @@ struct RankMetrics {
     v.words(m.communicator, kMaxName);
     v.words(m.title, kMaxName);
     v.words(m.transports, kMaxName);
-    v.number(m.rank, m.ranks, m.failed, m.stuck_ms);
+    v.number(m.rank, m.ranks, m.failed, m.stuck_ms, m.registered, m.mapped);
     v.list(m.calls, kMaxCalls);
     v.list(m.links, kMaxLinks);
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +16,15 @@ namespace {
 uint32_t milliseconds_since(Deadline::Clock::time_point then) {
   const double seconds = std::chrono::duration<double>(Deadline::Clock::now() - then).count();
   return static_cast<uint32_t>(std::clamp(seconds * 1e3, 0.0, 4e9));
+}
+
+/// The first kMaxHeard of them, the longest ago first.
+std::vector<Heard> longest_ago(const std::map<Rank, Deadline::Clock::time_point>& heard) {
+  std::vector<Heard> all;
+  for (const auto& [rank, at] : heard) all.push_back({.rank = rank, .ms = milliseconds_since(at)});
+  std::stable_sort(all.begin(), all.end(), [](const Heard& a, const Heard& b) { return a.ms > b.ms; });
+  all.resize(std::min(all.size(), RankStatus::kMaxHeard));
+  return all;
 }
 
 /// `all` as bytes, with as many of its ranks as `room` allows.
@@ -65,7 +75,12 @@ ProcessStatus StatusBook::read() {
     rank.still_ms = milliseconds_since(entry.changed);
   }
   ProcessStatus status{.version = version(), .ranks = {}, .slow = slow_};
-  for (auto& [number, rank] : ranks) status.ranks.push_back(std::move(rank));
+  std::set<std::string> told;  // by another rank of this process
+  for (auto& [number, rank] : ranks) {
+    const auto heard = heard_.find(rank.communicator);
+    if (heard != heard_.end() && told.insert(rank.communicator).second) rank.heard = longest_ago(heard->second);
+    status.ranks.push_back(std::move(rank));
+  }
   return status;
 }
 
@@ -125,6 +140,11 @@ ProcessTiming StatusBook::timing(const std::string& communicator) {
     if (entry.source.communicator == communicator) all.ranks.push_back(entry.source.timing());
   }
   return all;
+}
+
+void StatusBook::set_heard(HeardAt heard) {
+  const std::lock_guard lock(mutex_);
+  heard_ = std::move(heard);
 }
 
 void StatusBook::set_slow(std::vector<std::string> slow) {

@@ -18,9 +18,18 @@
 
 namespace tutti::control {
 
+/// When a process heard last of another one, over the control connection of a communicator. Every open one beats: each
+/// quarter of TUTTI_HEARTBEAT_TIMEOUT.
+struct Heard {
+  Rank rank = 0;    ///< of the other process
+  uint32_t ms = 0;  ///< ago
+
+  static void fields(auto& m, auto& v) { v.number(m.rank, m.ms); }
+};
+
 /// One rank of one communicator.
 struct RankStatus {
-  static constexpr size_t kMaxAwaited = 1024, kMaxCounts = 64;
+  static constexpr size_t kMaxAwaited = 1024, kMaxCounts = 64, kMaxHeard = 64;
 
   std::string communicator;  ///< its public name, the same on all ranks
   std::string title;         ///< in messages
@@ -38,6 +47,7 @@ struct RankStatus {
   std::string failure;              ///< why the communicator has failed; "": it has not
   uint8_t failure_code = 0;         ///< tutti::Code
   std::vector<uint64_t> counts;     ///< collectives that it has entered, by Collective
+  std::vector<Heard> heard;         ///< ranks of which this process hears, the longest ago first
 
   static void fields(auto& m, auto& v) {
     v.words(m.communicator, kMaxName);
@@ -50,6 +60,7 @@ struct RankStatus {
     v.words(m.failure, kMaxSmall);
     v.number(m.failure_code);
     v.numbers(m.counts, kMaxCounts);
+    v.list(m.heard, kMaxHeard);
   }
 };
 
@@ -107,6 +118,9 @@ class StatusBook {
   ProcessTiming timing(const std::string& communicator);
   /// timing(), as bytes: at most `room`. Ranks for which there is none are left out.
   std::string timing_answer(const std::string& communicator, size_t room = kMaxEntry);
+  /// Each communicator's ranks of which this process hears, and when it did last: what read() tells from now on.
+  using HeardAt = std::map<std::string, std::map<Rank, Deadline::Clock::time_point>>;
+  void set_heard(HeardAt heard);
   /// What read() tells as `slow` from now on.
   void set_slow(std::vector<std::string> slow);
   /// read(), for its memory of what has changed. Called every second.
@@ -130,6 +144,7 @@ class StatusBook {
   uint64_t added_ = 0;
   std::map<const void*, Entry> entries_;
   std::vector<std::string> slow_;
+  HeardAt heard_;
 };
 
 }  // namespace tutti::control

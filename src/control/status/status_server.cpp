@@ -8,8 +8,10 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/socket.hpp"
+#include "control/control_client.hpp"
 #include "control/control_thread.hpp"
 #include "control/describe.hpp"
+#include "control/rendezvous_server.hpp"
 
 namespace tutti::control {
 namespace {
@@ -18,6 +20,20 @@ constexpr size_t kMaxRequest = 512;  // bytes
 constexpr std::string_view kTiming = "timing ";
 constexpr size_t kMaxFields = 8 << 20;  // bytes of another process's ranks
 constexpr double kKept = 0.1;           // seconds for which an answer is given again
+
+/// When this process heard last of the others, over the control connections of each communicator.
+StatusBook::HeardAt heard(ControlThread& control) {
+  StatusBook::HeardAt all;
+  for (const auto& server : control.servers()) {
+    server->each_heard([&](Rank rank, const Member& member, Deadline::Clock::time_point at) {
+      if (!same_process(member, control.local_member())) all[server->name()].emplace(rank, at);
+    });
+  }
+  for (const auto& client : control.all_clients()) {
+    if (const auto server = client->heard()) all[client->name()].insert(*server);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -42,10 +58,12 @@ void StatusServer::open() {
   trace_signal_.open();
 }
 
-/// Every second: since when has each rank made no call?
+/// Every second: since when has each rank made no call, and of which processes is something heard?
 void StatusServer::look() {
   control_.loop().at(Deadline::in(1), [this] { look(); });
-  StatusBook::of_this_process().look();
+  StatusBook& book = StatusBook::of_this_process();
+  book.look();
+  book.set_heard(heard(control_));
 }
 
 /// A request is a line.
@@ -54,7 +72,10 @@ void StatusServer::obey(Clients::Id client) {
   if (client->request.back() != '\n') return;
   const std::string request = client->request.substr(0, client->request.size() - 1);
   StatusBook& book = StatusBook::of_this_process();
-  if (request == "fields") return clients_.answer(client, book.answer(kMaxFields));
+  if (request == "fields") {
+    book.set_heard(heard(control_));
+    return clients_.answer(client, book.answer(kMaxFields));
+  }
   if (request.starts_with(kTiming)) {
     return clients_.answer(client, book.timing_answer(request.substr(kTiming.size()), kMaxFields));
   }
@@ -94,6 +115,7 @@ void StatusServer::gathered(std::vector<Survey::Asked> all) {
   const Member& me = control_.local_member();
   JobProcess mine{.host = me.host_name, .address = address_of(me), .process = me.process};
   mine.state = JobProcess::State::Answers;
+  StatusBook::of_this_process().set_heard(heard(control_));
   mine.status = StatusBook::of_this_process().read();
   std::map<std::string, std::string> titles;
   for (const RankStatus& rank : mine.status.ranks) titles[rank.communicator] = rank.title;
@@ -104,6 +126,7 @@ void StatusServer::gathered(std::vector<Survey::Asked> all) {
     for (KnownRank& known : process.known) known.title = titles[known.communicator];
     if (asked.answer) take(process, *asked.answer);
   }
+  note_heard(job);
   gathering_ = false;
   kept_ = std::move(job);
   kept_until_ = Deadline::in(kKept).at();

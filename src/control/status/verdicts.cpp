@@ -1,6 +1,7 @@
 // Why ranks wait: the ends of their chains of waits, in words.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "control/describe.hpp"
 #include "control/status/job_status.hpp"
@@ -10,13 +11,14 @@ namespace tutti::control {
 namespace {
 
 constexpr uint32_t kLook = 1000;     // milliseconds between two looks at what has changed
-constexpr size_t kMaxJudged = 8192;  // ranks of a communicator: more would take this thread too long
+constexpr size_t kMaxJudged = 8192;  // ranks of communicators: more would take this thread too long
 
 /// A rank of a communicator: what it says of itself, or null; and its process.
 struct Known {
+  Rank rank = 0;
+  std::string communicator, title;
   const RankStatus* status = nullptr;
   const JobProcess* process = nullptr;
-  std::string title;
 };
 
 bool waits(const Known& rank) { return rank.status != nullptr && rank.status->stuck_ms > 0; }
@@ -26,13 +28,16 @@ using Ranks = std::map<Rank, Known>;
 /// By communicator, in the order of their names.
 std::map<std::string, Ranks> communicators(const JobStatus& job) {
   std::map<std::string, Ranks> all;
+  const auto add = [&](const JobProcess& process, const auto& rank, const RankStatus* status) {
+    all[rank.communicator][rank.rank] = {.rank = rank.rank,
+                                         .communicator = rank.communicator,
+                                         .title = rank.title,
+                                         .status = status,
+                                         .process = &process};
+  };
   for (const JobProcess& process : job.processes) {
-    for (const KnownRank& known : process.known) {
-      all[known.communicator][known.rank] = {.status = nullptr, .process = &process, .title = known.title};
-    }
-    for (const RankStatus& rank : process.status.ranks) {
-      all[rank.communicator][rank.rank] = {.status = &rank, .process = &process, .title = rank.title};
-    }
+    for (const KnownRank& known : process.known) add(process, known, nullptr);
+    for (const RankStatus& rank : process.status.ranks) add(process, rank, &rank);
   }
   return all;
 }
@@ -56,13 +61,35 @@ const RankStatus* waits_elsewhere(const JobProcess& process, const std::string& 
   return found == process.status.ranks.end() ? nullptr : &*found;
 }
 
+/// Has a rank not entered the collective in which the other one waits?
+bool is_behind(const RankStatus& rank, const RankStatus& waiter) {
+  return rank.failure.empty() && rank.stuck_ms == 0 && waiter.is_transfer == 0 && rank.entered < waiter.entered &&
+         rank.left == rank.entered;
+}
+
+/// The call in which its process waits instead: if one thread makes all its calls, as far as can be seen.
+const RankStatus* waits_instead(const Known& rank, const RankStatus& waiter) {
+  if (rank.status == nullptr || !is_behind(*rank.status, waiter)) return nullptr;
+  const std::vector<RankStatus>& ranks = rank.process->status.ranks;
+  const auto of_it = [&](const RankStatus& other) { return other.communicator == rank.communicator; };
+  return std::count_if(ranks.begin(), ranks.end(), of_it) == 1 ? waits_elsewhere(*rank.process, rank.communicator)
+                                                               : nullptr;
+}
+
+/// "; it was last heard of 4.2 s ago", if that is known.
+std::string heard_text(const JobProcess& process) {
+  return process.heard_ms ? fmt::format("; it was last heard of {} ago", time_text(*process.heard_ms)) : "";
+}
+
 /// Of a rank for which others wait, and which does not wait itself: "which has not entered barrier(), call 41: …".
 std::string reason(const Known& rank, const RankStatus& waiter) {
   if (rank.process == nullptr) return "of which nothing is known";
   if (rank.process->state == JobProcess::State::Gone) return "whose process is gone";
-  if (rank.process->state == JobProcess::State::Stopped) return "whose process is stopped, by a signal or a debugger";
+  if (rank.process->state == JobProcess::State::Stopped) {
+    return "whose process is stopped, by a signal or a debugger" + heard_text(*rank.process);
+  }
   if (rank.process->state == JobProcess::State::Silent) {
-    return "whose process does not answer: it is stopped, or cannot be reached";
+    return "whose process does not answer: it is stopped, or cannot be reached" + heard_text(*rank.process);
   }
   if (rank.status == nullptr) return "of which its process has told nothing";
   const RankStatus& its = *rank.status;
@@ -83,75 +110,130 @@ std::string reason(const Known& rank, const RankStatus& waiter) {
   return text + fmt::format("its last call was {}, and it has made none for {}", call_text(its), since);
 }
 
-/// The ranks of a communicator that are known, as nodes.
-struct Judged {
-  std::vector<Rank> ranks;
-  std::vector<Known> known;
-  std::vector<Nodes> on;
-
-  explicit Judged(const Ranks& all) {
-    std::map<Rank, uint32_t> nodes;
-    const auto node_of = [&](Rank rank) {
-      const auto [at, fresh] = nodes.emplace(rank, static_cast<uint32_t>(ranks.size()));
-      if (!fresh) return at->second;
-      const auto found = all.find(rank);
-      ranks.push_back(rank);
-      known.push_back(found == all.end() ? Known{} : found->second);
-      return at->second;
-    };
-    for (const auto& [rank, of] : all) node_of(rank);
-    for (const auto& [rank, of] : all) {
-      Nodes next;
-      if (waits(of)) {
-        for (const Rank awaited : of.status->awaited) next.push_back(node_of(awaited));
-      }
-      on.push_back(std::move(next));
+/// Known ranks as nodes: who waits for whom, also in another communicator.
+class Judged {
+ public:
+  explicit Judged(std::vector<const Ranks*> all) {
+    for (const Ranks* ranks : all) {
+      for (const auto& [rank, known] : *ranks) node_of(known);
     }
-    on.resize(ranks.size());  // those that nobody but their waiters knows come last
+    const size_t told = known_.size();  // those that nobody but their waiters knows come last
+    for (size_t node = 0; node < told; ++node) {
+      if (waits(known_[node])) add_awaited(node);
+    }
+    on_.resize(known_.size());
   }
-  std::vector<Rank> ranks_of(const Nodes& nodes) const {
-    std::vector<Rank> found;
-    for (const uint32_t node : nodes) found.push_back(ranks[node]);
-    return found;
+  std::vector<std::string> verdicts() const {
+    std::vector<std::string> all;
+    for (const WaitGroup& group : wait_groups(on_)) all.push_back(verdict(group));
+    return all;
   }
+
+ private:
+  uint32_t node_of(const Known& rank) {
+    const auto [at, fresh] = nodes_.emplace(std::pair(rank.communicator, rank.rank), known_.size());
+    if (fresh) {
+      known_.push_back(rank);
+      on_.emplace_back();
+    }
+    return static_cast<uint32_t>(at->second);
+  }
+  void add_awaited(size_t node) {
+    const RankStatus& waiter = *known_[node].status;
+    for (const Rank awaited : waiter.awaited) {
+      const uint32_t next = node_of({.rank = awaited, .communicator = waiter.communicator, .title = waiter.title});
+      on_[node].push_back(next);
+      if (!on_[next].empty()) continue;
+      const RankStatus* const other = waits_instead(known_[next], waiter);
+      if (other == nullptr) continue;
+      const auto instead = nodes_.find({other->communicator, other->rank});
+      if (instead != nodes_.end()) on_[next].push_back(static_cast<uint32_t>(instead->second));
+    }
+  }
+  /// Of these those that wait themselves: "world: ranks 0, 1"; of several communicators, or of another one than `by`:
+  /// "ranks 0, 1 of world, rank 2 of row".
+  std::string list(const Nodes& nodes, const std::string* by = nullptr) const {
+    std::map<std::string, std::vector<Rank>> ranks;
+    std::map<std::string, std::string> titles;
+    for (const uint32_t node : nodes) {
+      const Known& known = known_[node];
+      if (!waits(known)) continue;
+      ranks[known.communicator].push_back(known.rank);
+      titles[known.communicator] = known.title;
+    }
+    if (ranks.size() == 1 && (by == nullptr || ranks.begin()->first == *by)) {
+      return (by == nullptr ? titles.begin()->second + ": " : "") + list_ranks(ranks.begin()->second);
+    }
+    std::vector<std::string> parts;
+    for (const auto& [communicator, of] : ranks) parts.push_back(list_ranks(of) + " of " + titles[communicator]);
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+  std::string end_text(const WaitGroup& group, const Nodes& end) const;
+  std::string verdict(const WaitGroup& group) const;
+
+  std::map<std::pair<std::string, Rank>, size_t> nodes_;
+  std::vector<Known> known_;
+  std::vector<Nodes> on_;
 };
 
-std::string end_text(const Judged& judged, const Nodes& end, const RankStatus& waiter) {
-  if (end.size() > 1) return list_ranks(judged.ranks_of(end)) + ", which seem to wait for each other";
-  const Known& known = judged.known[end.front()];
-  const std::string where =
-      known.process == nullptr ? "" : fmt::format(" (process {} on {})", known.process->process, known.process->host);
-  return fmt::format("rank {}{}, {}", judged.ranks[end.front()], where, reason(known, waiter));
+std::string Judged::end_text(const WaitGroup& group, const Nodes& end) const {
+  const std::string& first = known_[group.waiting.front()].communicator;
+  if (end.size() > 1) return list(end, &first) + ", which seem to wait for each other";
+  const Known& known = known_[end.front()];
+  const auto waiter = std::find_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) {
+    return waits(known_[node]) && known_[node].communicator == known.communicator;
+  });
+  const Known& by = known_[waiter == group.waiting.end() ? group.waiting.front() : *waiter];
+  const bool elsewhere = std::any_of(group.waiting.begin(), group.waiting.end(),
+                                     [&](uint32_t node) { return known_[node].communicator != known.communicator; });
+  return fmt::format(
+      "rank {}{}{}, {}", known.rank, elsewhere ? " of " + known.title : "",
+      known.process == nullptr ? "" : fmt::format(" (process {} on {})", known.process->process, known.process->host),
+      reason(known, *by.status));
 }
 
-std::string verdict(const Judged& judged, const WaitGroup& group) {
-  const RankStatus& waiter = *judged.known[group.waiting.front()].status;
-  const std::string who = fmt::format("{}: {}", waiter.title, list_ranks(judged.ranks_of(group.waiting)));
+std::string Judged::verdict(const WaitGroup& group) const {
+  const std::string who = list(group.waiting);
   if (group.ends.front() == group.waiting) return who + " seem to wait for each other";
   constexpr size_t kTold = 8;
   std::vector<std::string> ends;
   for (const Nodes& end : group.ends) {
-    if (ends.size() < kTold) ends.push_back(end_text(judged, end, waiter));
+    if (ends.size() < kTold) ends.push_back(end_text(group, end));
   }
   if (group.ends.size() > kTold) ends.push_back(fmt::format("{} more", group.ends.size() - kTold));
-  return fmt::format("{} {}, directly or not, for {}", who, group.waiting.size() == 1 ? "waits" : "wait",
+  const auto waiting =
+      std::count_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) { return waits(known_[node]); });
+  return fmt::format("{} {}, directly or not, for {}", who, waiting == 1 ? "waits" : "wait",
                      fmt::join(ends, "; and for "));
+}
+
+bool some_wait(const Ranks& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const auto& rank) { return waits(rank.second); });
 }
 
 }  // namespace
 
 std::vector<std::string> verdicts(const JobStatus& job) {
   std::vector<std::string> all;
-  for (const auto& [name, ranks] : communicators(job)) {
-    const auto waiting = std::find_if(ranks.begin(), ranks.end(), [](const auto& rank) { return waits(rank.second); });
-    if (waiting == ranks.end()) continue;
+  const auto known = communicators(job);
+  std::vector<std::vector<const Ranks*>> judged;  // of those in one list chains of waits are followed through all
+  size_t together = 0;
+  for (const auto& [name, ranks] : known) {
+    if (!some_wait(ranks)) continue;
     if (ranks.size() > kMaxJudged) {
-      all.push_back(fmt::format("{}: rank {} waits; the communicator has too many ranks to say for whom in the end",
-                                waiting->second.title, waiting->first));
+      all.push_back(fmt::format("{}: a rank waits; the communicator has too many ranks to say for whom in the end",
+                                ranks.begin()->second.title));
       continue;
     }
-    const Judged judged(ranks);
-    for (const WaitGroup& group : wait_groups(judged.on)) all.push_back(verdict(judged, group));
+    if (judged.empty() || together + ranks.size() > kMaxJudged) {
+      judged.emplace_back();
+      together = 0;
+    }
+    judged.back().push_back(&ranks);
+    together += ranks.size();
+  }
+  for (std::vector<const Ranks*>& ranks : judged) {
+    for (std::string& one : Judged(std::move(ranks)).verdicts()) all.push_back(std::move(one));
   }
   for (const JobProcess& process : job.processes) {
     all.insert(all.end(), process.status.slow.begin(), process.status.slow.end());

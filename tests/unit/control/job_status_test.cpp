@@ -81,15 +81,56 @@ TEST(JobStatus, SaysWhereAProcessIsGoneStoppedOrSilent) {
       std::string::npos);
 }
 
-TEST(JobStatus, FindsTheCallOfTheSameProcessThatWaitsElsewhere) {
+RankStatus in_row(RankStatus status) {
+  status.communicator = "bbbb";
+  status.title = "row";
+  return status;
+}
+
+/// Process 2 has not entered world's call: it waits in `row`, as rank 1, for its rank 0, which is in process 4.
+JobStatus chain_through_row(JobProcess fourth) {
   JobProcess busy = process_of(at(2, 40, 40));
-  RankStatus other = waiting(1, {0});
-  other.communicator = "bbbb";
-  other.title = "split of world";
-  busy.status.ranks.push_back(other);
+  busy.status.ranks.push_back(in_row(waiting(1, {0})));
+  JobStatus job = chain_to(std::move(busy));
+  job.processes.push_back(std::move(fourth));
+  return job;
+}
+
+TEST(JobStatus, FollowsWaitsThroughOtherCommunicators) {
+  JobProcess fourth = process_of(in_row(at(0, 40, 40)));
+  fourth.process = 4704;
+  EXPECT_EQ(verdicts(chain_through_row(fourth)),
+            (std::vector<std::string>{"ranks 0, 1, 3 of world, rank 1 of row wait, directly or not, for rank 0 of row "
+                                      "(process 4704 on b), which has not entered all_reduce(count=8, f32, sum), call "
+                                      "41: its last call was barrier(), call 40, and it has made none for 12.3 s"}));
+}
+
+TEST(JobStatus, FindsCirclesThroughCommunicators) {
+  JobStatus job = job_of({process_of(waiting(0, {1})), process_of(in_row(waiting(0, {1})))});
+  job.processes[0].status.ranks.push_back(in_row(at(1, 40, 40)));
+  job.processes[1].status.ranks.push_back(at(1, 40, 40));
+  EXPECT_EQ(verdicts(job), std::vector<std::string>{"rank 0 of world, rank 0 of row seem to wait for each other"});
+}
+
+TEST(JobStatus, SaysWhereAThreadOfAProcessWaitsElsewhereButDoesNotFollowIt) {
+  JobProcess busy = process_of(at(2, 40, 40));
+  busy.status.ranks.push_back(at(4, 41, 41));
+  busy.status.ranks.push_back(in_row(waiting(1, {0})));
   const auto all = verdicts(chain_to(std::move(busy)));
   ASSERT_EQ(all.size(), 2u) << "the other communicator's wait is told too";
-  EXPECT_NE(all[0].find("its process waits, as rank 1 of split of world, in all_reduce"), std::string::npos) << all[0];
+  EXPECT_NE(all[0].find("its process waits, as rank 1 of row, in all_reduce"), std::string::npos) << all[0];
+}
+
+TEST(JobStatus, TellsWhenAProcessThatDoesNotAnswerWasHeardOf) {
+  JobStatus job = chain_to(without_answer(2, JobProcess::State::Silent));
+  job.processes[0].status.ranks[0].heard = {{.rank = 2, .ms = 4200}, {.rank = 1, .ms = 300}, {.rank = 9, .ms = 1}};
+  job.processes[1].status.ranks[0].heard = {{.rank = 2, .ms = 2600}};
+  note_heard(job);
+  EXPECT_EQ(job.processes[2].heard_ms, 2600u) << "the last time that anybody heard of it";
+  EXPECT_EQ(job.processes[1].heard_ms, 300u);
+  EXPECT_EQ(job.processes[3].heard_ms, std::nullopt);
+  EXPECT_NE(verdicts(job).at(0).find("cannot be reached; it was last heard of 2.6 s ago"), std::string::npos);
+  EXPECT_NE(to_json(job).find(R"("state":"silent","heard_seconds":2.6,)"), std::string::npos) << to_json(job);
 }
 
 TEST(JobStatus, TellsRanksThatWaitForEachOther) {
@@ -127,6 +168,23 @@ TEST(JobStatus, DoesNotCompareCallsWithTransfers) {
 
 TEST(JobStatus, HasNothingToSayWhereNobodyWaits) {
   EXPECT_TRUE(verdicts(job_of({process_of(at(0, 41, 40)), process_of(at(1, 40, 40))})).empty());
+}
+
+TEST(StatusBook, TellsOfTheProcessesNotHeardOfForLongest) {
+  StatusBook book;
+  RankStatus first = at(0, 3, 2), second = at(1, 3, 2);
+  book.add(&first, {.status = [&first] { return first; }, .trace = {}});
+  book.add(&second, {.status = [&second] { return second; }, .trace = {}});
+  StatusBook::HeardAt heard;
+  const auto now = Deadline::Clock::now();
+  for (Rank rank = 0; rank < 100; ++rank) heard[kCommunicator][rank] = now - std::chrono::seconds(rank);
+  book.set_heard(heard);
+  const auto ranks = book.read().ranks;
+  ASSERT_EQ(ranks.at(0).heard.size(), RankStatus::kMaxHeard);
+  EXPECT_EQ(ranks[0].heard.front().rank, 99);
+  EXPECT_GE(ranks[0].heard.front().ms, 99'000u);
+  EXPECT_LT(ranks[0].heard.front().ms, 109'000u);
+  EXPECT_TRUE(ranks.at(1).heard.empty()) << "the process's first rank tells it";
 }
 
 TEST(StatusBook, RemembersSinceWhenNothingHasChanged) {

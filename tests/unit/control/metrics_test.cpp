@@ -46,6 +46,8 @@ TEST(OpenMetrics, HasEachFamilyOnceWithItsSamplesTogether) {
                    .ranks = 4,
                    .failed = 1,
                    .stuck_ms = 1500,
+                   .registered = 4096,
+                   .mapped = uint64_t{3} << 40,
                    .calls = {}};
   rank.calls.push_back({.collective = "all_reduce",
                         .size_class = 13,
@@ -63,6 +65,8 @@ TEST(OpenMetrics, HasEachFamilyOnceWithItsSamplesTogether) {
   EXPECT_NE(text.find("tutti_calls_total{" + labels + "} 5\n"), std::string::npos) << text;
   EXPECT_NE(text.find("tutti_wait_seconds_total{" + labels + "} 1.500000000\n"), std::string::npos);
   EXPECT_NE(text.find("tutti_waiting_seconds{process=\"47\""), std::string::npos);
+  EXPECT_NE(text.find("tutti_mapped_bytes{process=\"47\"} 3298534883328\n"), std::string::npos);
+  EXPECT_NE(text.find("tutti_registered_bytes{process=\"47\""), std::string::npos);
   EXPECT_TRUE(text.ends_with("# EOF\n"));
   size_t families = 0;
   for (size_t at = 0; (at = text.find("# TYPE tutti_calls counter\n", at)) != std::string::npos; ++at) ++families;

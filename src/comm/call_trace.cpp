@@ -60,19 +60,25 @@ void CallTrace::write_left(Code code) {
   open_ = nullptr;
 }
 
+/// Opens a call that was left out. False if there is none.
+bool CallTrace::open_late(const CallBoard& board, uint64_t at) {
+  if (open_ != nullptr) return true;
+  const auto last = board.last();
+  if (!last) return false;
+  ring_.write(
+      {.kind = Event::Kind::Within, .at = at, .call = board.last_key(), .first = last->kinds(), .second = last->count});
+  open(at, *last);
+  return true;
+}
+
+void CallTrace::fail(const CallBoard& board, Code code) {
+  if (open_late(board, time_now())) write_left(code);
+}
+
 void CallTrace::waited(const CallBoard& board, Rank peer, trace::Clock::time_point since) {
   in_a_row_ = 0;
   const uint64_t began = trace::nanoseconds(since);
-  if (open_ == nullptr) {  // it was left out
-    const auto last = board.last();
-    if (!last) return;
-    ring_.write({.kind = Event::Kind::Within,
-                 .at = began,
-                 .call = board.last_key(),
-                 .first = last->kinds(),
-                 .second = last->count});
-    open(began, *last);
-  }
+  if (!open_late(board, began)) return;
   const uint64_t now = time_now();
   CallTotal::add(open_->waited, now - began);
   if (!is_long_) in_calls.add(began, now);

@@ -40,11 +40,13 @@ class CallTrace {
   void enqueue(uint64_t key, const CallSpec& spec) {
     if (is_traced(key, spec)) write_entered(key, spec, trace::Event::Kind::Enqueued);
   }
-  /// The call, or all of a group, have ended.
-  void leave(Code code = Code::Ok) {
+  /// The call, or all of a group, have ended well.
+  void leave() {
     if (open_ != nullptr) [[unlikely]]
-      write_left(code);
+      write_left(Code::Ok);
   }
+  /// The call entered last, which is on `board`, or its group, has failed: that is always traced.
+  void fail(const CallBoard& board, Code code);
   /// The call entered last, which is on `board`, has waited for a peer (kNoRank: for several) and goes on now.
   void waited(const CallBoard& board, Rank peer, trace::Clock::time_point since);
 
@@ -61,6 +63,7 @@ class CallTrace {
     return ++in_a_row_ <= kInARow || rarity(key) >= kRare;
   }
   void open(uint64_t at, const CallSpec& spec);
+  bool open_late(const CallBoard& board, uint64_t at);
   void write_entered(uint64_t key, const CallSpec& spec, trace::Event::Kind kind);
   void write_left(Code code);
 

@@ -231,7 +231,7 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
   }
   if (!driven) return nullptr;
   diagnostics_.end();  // it may have waited for staging memory
-  trace_->leave(status.code);
+  trace_->fail(*board_, status.code);
   abort_driven();
   return nullptr;
 }

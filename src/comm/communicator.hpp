@@ -101,10 +101,11 @@ class Communicator {
   [[gnu::always_inline]] void finish(exec::Pending& pending, Status& status) {
     board_->leave(calls_);
     diagnostics_.end();
-    trace_->leave(pending.status().code);
     if (!pending.status().ok()) {
+      trace_->fail(*board_, pending.status().code);
       status = failure_status(pending.status());
     } else {
+      trace_->leave();
       count(*current_);
     }
   }
@@ -121,9 +122,9 @@ class Communicator {
     std::chrono::steady_clock::time_point start;
     trace::ProfilerRange range;
   };
-  Noted note(Work work) const;
+  Noted note(Work work) const noexcept;
   /// It has run, or has been enqueued. Only the thread whose ticket is served.
-  void note_end(Noted& noted, Work work, const Status& status);
+  void note_end(Noted& noted, Work work, const Status& status) noexcept;
   /// Seconds that `work` would take, by the cost model.
   double estimate(Work work) const;
   /// How the last call was executed. Only the thread whose ticket is served.

@@ -138,17 +138,20 @@ void Communicator::leave_trace() const {
 
 void Communicator::write_trace(const std::string& path) { control::write_trace(path); }
 
-Communicator::Noted Communicator::note(Work work) const {
+Communicator::Noted Communicator::note(Work work) const noexcept {
   Noted noted{.start = std::chrono::steady_clock::now(), .range = {}};
-  if (!trace::profiler_is_attached() || work.empty()) return noted;
-  const CallSpec& first = work.front().spec;
-  noted.range = trace::ProfilerRange(fmt::format("{}: {}{}", title(), describe(first),
-                                                 work.size() > 1 ? fmt::format(" and {} more", work.size() - 1) : ""),
-                                     first.collective == Collective::SendRecv ? 0 : calls_ + 1);
+  if (!trace::profiler_is_attached() || has_failed() || left_) return noted;  // the call will not begin
+  try {
+    const CallSpec& first = work.front().spec;
+    noted.range = trace::ProfilerRange(fmt::format("{}, rank {}: {}{}", title(), rank(), describe(first),
+                                                   work.size() > 1 ? fmt::format(" and {} more", work.size() - 1) : ""),
+                                       first.collective == Collective::SendRecv ? 0 : calls_ + 1);
+  } catch (const std::exception&) {  // no memory: the call counts, not its name
+  }
   return noted;
 }
 
-void Communicator::note_end(Noted& noted, Work work, const Status& status) {
+void Communicator::note_end(Noted& noted, Work work, const Status& status) noexcept try {
   noted.range.end();
   if (!log_enabled(LogLevel::Trace)) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - noted.start).count();
@@ -159,6 +162,7 @@ void Communicator::note_end(Noted& noted, Work work, const Status& status) {
               describe(call.spec), info.algorithm, info.transport, seconds * 1e6,
               status.ok() ? "" : ", failed: ", status.text);
   }
+} catch (const std::exception&) {  // no memory for a line of the log
 }
 
 }  // namespace tutti::comm

@@ -49,7 +49,7 @@ Deadline Communicator::begin_control_call(const CallSpec& spec) {
 }
 
 void Communicator::fail_control_call(Code code, const char* why) {
-  trace_->leave(code);
+  trace_->fail(*board_, code);
   const Status status = diagnostics_.fail(code, why);
   leave_trace();
   status.throw_if_bad();
@@ -100,7 +100,7 @@ uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t by
     unusable_status().throw_if_bad();  // a peer may have failed instead of answering
     if (number == 0) return 0;
     registrations_[++last_registration_] = {backend, number, bytes};
-    CallTotal::add(log_->registered, bytes);
+    log_->registered.fetch_add(bytes, std::memory_order_relaxed);
     return last_registration_;
   } catch (const Error& error) {
     unusable_status().throw_if_bad();
@@ -116,7 +116,7 @@ void Communicator::drop_buffer(uint64_t registration) {
   }
   const Registered registered = found->second;
   registrations_.erase(found);
-  CallTotal::add(log_->registered, -registered.bytes);
+  log_->registered.fetch_sub(registered.bytes, std::memory_order_relaxed);
   BackendCalls& on = *on_[registered.backend];
   if (on.refused().empty()) on.backend().drop_region(registered.number);
 }

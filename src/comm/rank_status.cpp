@@ -100,7 +100,6 @@ control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::st
                                .links = links_of(endpoint, fabric)};
   metrics.failed = endpoint.failure() ? 1 : 0;
   metrics.registered = log.registered.load(std::memory_order_relaxed);
-  metrics.mapped = link::SharedMemory::of_this_process().mappable_bytes();
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (wait) metrics.stuck_ms = stuck_for(*wait);
   log.totals.each([&](Collective collective, size_t size_class, const CallTotal& total) {
@@ -128,6 +127,8 @@ std::string transports_of(const RankReport& report) {
 
 ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
                      std::string transports, const Fabric* fabric) {
+  control::StatusBook::of_this_process().set_mapped(
+      [] { return link::SharedMemory::of_this_process().mappable_bytes(); });
   control::StatusBook::of_this_process().add(
       this, {.communicator = endpoint.name(),
              .title = title.substr(0, control::kMaxName),

@@ -3,6 +3,7 @@
 // A SocketChannel has a connection of its own. Many channels may share one: see control/trunk.hpp.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -40,9 +41,11 @@ class Channel {
   /// Closes the channel; what the socket has taken still arrives.
   virtual void close() = 0;
   virtual bool is_open() const = 0;
-  /// When bytes last arrived over the connection.
+  /// When bytes last arrived over the connection, or reset_silence() was called: since then it is silent.
   virtual Deadline::Clock::time_point heard() const = 0;
   virtual void reset_silence() = 0;
+  /// When bytes last arrived.
+  virtual Deadline::Clock::time_point last_arrival() const = 0;
 };
 
 /// A channel over one authenticated connection.
@@ -67,8 +70,9 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   size_t queued() const override { return queued_; }
   void close() override;
   bool is_open() const override { return static_cast<bool>(fd_); }
-  Deadline::Clock::time_point heard() const override { return last_received_; }
-  void reset_silence() override { last_received_ = Deadline::Clock::now(); }
+  Deadline::Clock::time_point heard() const override { return std::max(silent_since_, last_received_); }
+  void reset_silence() override { silent_since_ = Deadline::Clock::now(); }
+  Deadline::Clock::time_point last_arrival() const override { return last_received_; }
 
  private:
   struct Queued {
@@ -98,7 +102,7 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   size_t queued_ = 0;         // bytes in out_, less sent_
   bool writing_ = false;      // watching for EPOLLOUT
   bool peer_closed_ = false;  // the peer no longer reads; what it wrote before is still delivered
-  Deadline::Clock::time_point last_received_ = Deadline::Clock::now(), last_ping_{};
+  Deadline::Clock::time_point last_received_ = Deadline::Clock::now(), silent_since_{}, last_ping_{};
 };
 
 }  // namespace tutti::control

@@ -222,7 +222,7 @@ std::optional<std::pair<Rank, Deadline::Clock::time_point>> ControlClient::heard
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
   if (rank == members_.end()) return std::nullopt;
-  return std::pair(static_cast<Rank>(rank - members_.begin()), channel_->heard());
+  return std::pair(static_cast<Rank>(rank - members_.begin()), channel_->last_arrival());
 }
 
 /// Seconds since the rendezvous server was last heard. Needs a channel.

@@ -75,8 +75,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void ask(Rank peer, uint64_t call, Deadline deadline, std::function<void(Answer)> then);
   /// Are the ranks known? Control thread.
   bool has_members() const { return !members_.empty(); }
-  /// The rank in whose process the rendezvous server is, if that is another process, and when it was heard last.
-  /// Control thread.
+  /// The rank in whose process the rendezvous server is, if that is another process, and when something last arrived of
+  /// it. Control thread.
   std::optional<std::pair<Rank, Deadline::Clock::time_point>> heard() const;
   Guarded<std::string(uint64_t)>& board() { return board_; }
   Services& services() { return services_; }

@@ -51,11 +51,11 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
 
   // ---- control thread
   const std::string& name() const { return name_; }
-  /// visit(rank, member, when it was heard last) for all that are connected.
-  void each_heard(auto&& visit) const {
+  /// visit(rank, member, when something last arrived of it) for all that are connected.
+  void each_arrival(auto&& visit) const {
     for (size_t r = 0; r < joined_.size(); ++r) {
       const RankState& rank = joined_[r];
-      if (rank.channel->is_open()) visit(static_cast<Rank>(r), rank.member, rank.channel->heard());
+      if (rank.channel->is_open()) visit(static_cast<Rank>(r), rank.member, rank.channel->last_arrival());
     }
   }
   /// Starts the hour after which an unused server closes.

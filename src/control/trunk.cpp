@@ -50,6 +50,7 @@ class Trunk::TrunkChannel final : public Channel, public std::enable_shared_from
   // A trunk without channels is silent, and the silence before this one means nothing.
   Deadline::Clock::time_point heard() const override { return std::max(since_, trunk_->socket_->heard()); }
   void reset_silence() override { since_ = Deadline::Clock::now(); }
+  Deadline::Clock::time_point last_arrival() const override { return trunk_->socket_->last_arrival(); }
 
   void deliver(std::string_view body) {
     try {

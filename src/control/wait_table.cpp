@@ -72,6 +72,11 @@ ProcessWaits WaitTable::own_waits(uint64_t process) {
   return result;
 }
 
+bool WaitTable::is_free() {
+  const std::lock_guard lock(mutex_);
+  return own_waits(0).free != 0;
+}
+
 /// Under the lock: this process first.
 std::vector<ProcessWaits> WaitTable::all(uint64_t process) {
   std::vector<ProcessWaits> result{own_waits(process)};

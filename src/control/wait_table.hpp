@@ -53,6 +53,9 @@ class WaitTable {
   /// That of a rank of this process, the longest of several; none if it waits for nobody, or only for a moment.
   std::optional<Wait> wait_of(uint64_t communicator, Rank rank);
 
+  /// May a thread of this process go on by itself? Not if all are in calls that wait, or idle.
+  bool is_free();
+
   /// All known waits.
   WaitGraph graph(uint64_t process);
 

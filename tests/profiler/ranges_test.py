@@ -2,6 +2,7 @@
 """Each call is a range of a profiler, with the number that errors and traces give it: ranges_test.py TUTTI PROFILER"""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,9 +23,10 @@ def ranges(*arguments, **env):
 class Ranges(unittest.TestCase):
     def test_have_the_calls_names_and_numbers(self):
         lines, log = ranges("perf", "all_reduce", "--np", "2", "-b", "4096", "-e", "4096", "-n", "5", "-w", "0", TUTTI_LOG="trace")
-        calls = [line for line in lines if line.endswith("world: all_reduce(count=1024, f32, sum)")]
+        calls = [line for line in lines if line.endswith(": all_reduce(count=1024, f32, sum)")]
         self.assertGreaterEqual(len(calls), 10, lines)
         self.assertTrue(all(line.startswith("tutti ") for line in lines), lines)
+        self.assertTrue(all(re.match(r"tutti \d+ world, rank [01]: ", line) for line in calls), calls)
         numbers = [int(line.split()[1]) for line in calls]
         self.assertTrue(all(numbers.count(number) == 2 for number in numbers), "both ranks have the same: " + str(numbers))
         for number in set(numbers):

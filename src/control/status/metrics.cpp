@@ -1,6 +1,5 @@
 #include "control/status/metrics.hpp"
 
-#include <algorithm>
 #include <functional>
 
 #include "base/format.hpp"
@@ -119,9 +118,7 @@ std::string metrics_text(const std::vector<ProcessMetrics>& processes, bool clas
             [](const RankMetrics& rank) { return static_cast<double>(rank.registered); });
   all.head("tutti_mapped_bytes", "", "gauge", "bytes", "Memory of tuttiMemAlloc that other processes can map.");
   for (const ProcessMetrics& process : processes) {
-    uint64_t mapped = 0;
-    for (const RankMetrics& rank : process.ranks) mapped = std::max(mapped, rank.mapped);
-    all.text += fmt::format("tutti_mapped_bytes{{process=\"{}\"}} {}\n", process.process, mapped);
+    all.text += fmt::format("tutti_mapped_bytes{{process=\"{}\"}} {}\n", process.process, process.mapped);
   }
   all.gauge("tutti_ranks", "", "Ranks of the communicator.",
             [](const RankMetrics& rank) { return static_cast<double>(rank.ranks); });

@@ -52,7 +52,6 @@ struct RankMetrics {
   uint8_t failed = 0;       ///< the communicator has
   uint32_t stuck_ms = 0;    ///< it waits now, for so long; 0: it does not
   uint64_t registered = 0;  ///< bytes of buffers that are registered on the communicator
-  uint64_t mapped = 0;      ///< bytes of tuttiMemAlloc that peers can map: of the process, each rank tells the same
   std::vector<CallMetrics> calls;
   std::vector<LinkMetrics> links;
 
@@ -60,7 +59,7 @@ struct RankMetrics {
     v.words(m.communicator, kMaxName);
     v.words(m.title, kMaxName);
     v.words(m.transports, kMaxName);
-    v.number(m.rank, m.ranks, m.failed, m.stuck_ms, m.registered, m.mapped);
+    v.number(m.rank, m.ranks, m.failed, m.stuck_ms, m.registered);
     v.list(m.calls, kMaxCalls);
     v.list(m.links, kMaxLinks);
   }
@@ -68,11 +67,12 @@ struct RankMetrics {
 
 struct ProcessMetrics {
   uint32_t process = 0;
+  uint64_t mapped = 0;  ///< bytes of tuttiMemAlloc that other processes can map
   std::string version;
   std::vector<RankMetrics> ranks;
 
   static void fields(auto& m, auto& v) {
-    v.number(m.process);
+    v.number(m.process, m.mapped);
     v.words(m.version, kMaxLabel);
     v.list(m.ranks, kMaxRanks);
   }

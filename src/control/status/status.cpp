@@ -9,6 +9,7 @@
 
 #include "base/per_process.hpp"
 #include "base/version.hpp"
+#include "control/wait_table.hpp"
 
 namespace tutti::control {
 namespace {
@@ -75,6 +76,7 @@ ProcessStatus StatusBook::read() {
     rank.still_ms = milliseconds_since(entry.changed);
   }
   ProcessStatus status{.version = version(), .ranks = {}, .slow = slow_};
+  status.is_free = WaitTable::of_this_process().is_free() ? 1 : 0;
   std::set<std::string> told;  // by another rank of this process
   for (auto& [number, rank] : ranks) {
     const auto heard = heard_.find(rank.communicator);
@@ -112,7 +114,11 @@ std::string StatusBook::trace(const std::string& host) {
 }
 
 ProcessMetrics StatusBook::metrics() {
-  return {.process = static_cast<uint32_t>(getpid()), .version = version(), .ranks = ask_all(&Source::metrics)};
+  ProcessMetrics all{
+      .process = static_cast<uint32_t>(getpid()), .version = version(), .ranks = ask_all(&Source::metrics)};
+  const std::lock_guard lock(mutex_);
+  if (mapped_) all.mapped = mapped_();
+  return all;
 }
 
 bool StatusBook::has_moved(const std::string& communicator) {
@@ -147,12 +153,23 @@ void StatusBook::set_heard(HeardAt heard) {
   heard_ = std::move(heard);
 }
 
+void StatusBook::set_mapped(std::function<uint64_t()> mapped) {
+  const std::lock_guard lock(mutex_);
+  mapped_ = std::move(mapped);
+}
+
 void StatusBook::set_slow(std::vector<std::string> slow) {
   const std::lock_guard lock(mutex_);
   slow_ = std::move(slow);
 }
 
-std::string StatusBook::answer(size_t room) { return packed(read(), room); }
+std::string StatusBook::answer(size_t room) {
+  ProcessStatus all = read();
+  if (pack_fields(all).size() > room) {
+    for (RankStatus& rank : all.ranks) rank.heard.clear();
+  }
+  return packed(std::move(all), room);
+}
 
 std::string StatusBook::timing_answer(const std::string& communicator, size_t room) {
   ProcessTiming all = timing(communicator);

@@ -66,6 +66,7 @@ struct RankStatus {
 
 struct ProcessStatus {
   std::string version;            ///< of the library
+  uint8_t is_free = 1;            ///< a thread may go on by itself: not all are in calls that wait
   uint32_t omitted = 0;           ///< ranks for which the answer had no room
   std::vector<RankStatus> ranks;  ///< in the order in which they were made
   std::vector<std::string> slow;  ///< ranks and links that it has found to be slow (slow_watch.hpp), in words
@@ -73,7 +74,7 @@ struct ProcessStatus {
   static constexpr size_t kMaxSlow = 8, kMaxSlowText = 512;
   static void fields(auto& m, auto& v) {
     v.words(m.version, kMaxLabel);
-    v.number(m.omitted);
+    v.number(m.is_free, m.omitted);
     v.list(m.ranks, kMaxRanks);
     v.texts(m.slow, kMaxSlow, kMaxSlowText);
   }
@@ -121,6 +122,8 @@ class StatusBook {
   /// Each communicator's ranks of which this process hears, and when it did last: what read() tells from now on.
   using HeardAt = std::map<std::string, std::map<Rank, Deadline::Clock::time_point>>;
   void set_heard(HeardAt heard);
+  /// What metrics() tells of the process's memory (link/mapped_memory.hpp) from now on.
+  void set_mapped(std::function<uint64_t()> mapped);
   /// What read() tells as `slow` from now on.
   void set_slow(std::vector<std::string> slow);
   /// read(), for its memory of what has changed. Called every second.
@@ -145,6 +148,7 @@ class StatusBook {
   std::map<const void*, Entry> entries_;
   std::vector<std::string> slow_;
   HeardAt heard_;
+  std::function<uint64_t()> mapped_;
 };
 
 }  // namespace tutti::control

@@ -1,5 +1,6 @@
 #include "control/status/status_server.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <string_view>
@@ -25,12 +26,15 @@ constexpr double kKept = 0.1;           // seconds for which an answer is given 
 StatusBook::HeardAt heard(ControlThread& control) {
   StatusBook::HeardAt all;
   for (const auto& server : control.servers()) {
-    server->each_heard([&](Rank rank, const Member& member, Deadline::Clock::time_point at) {
+    server->each_arrival([&](Rank rank, const Member& member, Deadline::Clock::time_point at) {
       if (!same_process(member, control.local_member())) all[server->name()].emplace(rank, at);
     });
   }
   for (const auto& client : control.all_clients()) {
-    if (const auto server = client->heard()) all[client->name()].insert(*server);
+    if (const auto server = client->heard()) {  // of several ranks' connections the last
+      auto& at = all[client->name()].emplace(*server).first->second;
+      at = std::max(at, server->second);
+    }
   }
   return all;
 }

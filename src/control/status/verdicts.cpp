@@ -15,31 +15,43 @@ constexpr size_t kMaxJudged = 8192;  // ranks of communicators: more would take 
 
 /// A rank of a communicator: what it says of itself, or null; and its process.
 struct Known {
-  Rank rank = 0;
-  std::string communicator, title;
   const RankStatus* status = nullptr;
   const JobProcess* process = nullptr;
 };
 
 bool waits(const Known& rank) { return rank.status != nullptr && rank.status->stuck_ms > 0; }
 
-using Ranks = std::map<Rank, Known>;
+struct KnownCommunicator {
+  std::string name, title;  ///< the title is another one's too, perhaps: then with a part of the name
+  std::map<Rank, Known> ranks;
+};
 
-/// By communicator, in the order of their names.
-std::map<std::string, Ranks> communicators(const JobStatus& job) {
-  std::map<std::string, Ranks> all;
+/// In the order of their titles.
+std::vector<KnownCommunicator> communicators(const JobStatus& job) {
+  std::map<std::string, KnownCommunicator> all;
   const auto add = [&](const JobProcess& process, const auto& rank, const RankStatus* status) {
-    all[rank.communicator][rank.rank] = {.rank = rank.rank,
-                                         .communicator = rank.communicator,
-                                         .title = rank.title,
-                                         .status = status,
-                                         .process = &process};
+    KnownCommunicator& of = all[rank.communicator];
+    of.name = rank.communicator;
+    if (!rank.title.empty()) of.title = rank.title;
+    Known& known = of.ranks[rank.rank];
+    if (known.process != nullptr && known.process != &process) return;  // a process speaks for its own ranks
+    known = {.status = status, .process = &process};
   };
   for (const JobProcess& process : job.processes) {
     for (const KnownRank& known : process.known) add(process, known, nullptr);
+  }
+  for (const JobProcess& process : job.processes) {
     for (const RankStatus& rank : process.status.ranks) add(process, rank, &rank);
   }
-  return all;
+  std::map<std::string, int> titles;
+  for (const auto& [name, of] : all) ++titles[of.title];
+  std::vector<KnownCommunicator> sorted;
+  for (auto& [name, of] : all) {
+    if (titles[of.title] > 1) of.title += fmt::format(" [{}]", name.substr(0, 8));
+    sorted.push_back(std::move(of));
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.title < b.title; });
+  return sorted;
 }
 
 /// "12.3 s", "2 min".
@@ -53,32 +65,40 @@ std::string call_text(const RankStatus& rank) {
   return numbered ? fmt::format("{}, call {}", rank.call, rank.entered) : rank.call;
 }
 
-/// A call of the same process that waits, in another communicator.
-const RankStatus* waits_elsewhere(const JobProcess& process, const std::string& communicator) {
-  const auto found = std::find_if(process.status.ranks.begin(), process.status.ranks.end(), [&](const RankStatus& r) {
-    return r.communicator != communicator && r.stuck_ms > 0;
-  });
-  return found == process.status.ranks.end() ? nullptr : &*found;
+/// The calls of the same process that wait, in other communicators.
+std::vector<const RankStatus*> waits_elsewhere(const JobProcess& process, const std::string& communicator) {
+  std::vector<const RankStatus*> all;
+  for (const RankStatus& rank : process.status.ranks) {
+    if (rank.communicator != communicator && rank.stuck_ms > 0) all.push_back(&rank);
+  }
+  return all;
 }
 
-/// Has a rank not entered the collective in which the other one waits?
-bool is_behind(const RankStatus& rank, const RankStatus& waiter) {
-  return rank.failure.empty() && rank.stuck_ms == 0 && waiter.is_transfer == 0 && rank.entered < waiter.entered &&
-         rank.left == rank.entered;
-}
-
-/// The call in which its process waits instead: if one thread makes all its calls, as far as can be seen.
-const RankStatus* waits_instead(const Known& rank, const RankStatus& waiter) {
-  if (rank.status == nullptr || !is_behind(*rank.status, waiter)) return nullptr;
-  const std::vector<RankStatus>& ranks = rank.process->status.ranks;
-  const auto of_it = [&](const RankStatus& other) { return other.communicator == rank.communicator; };
-  return std::count_if(ranks.begin(), ranks.end(), of_it) == 1 ? waits_elsewhere(*rank.process, rank.communicator)
-                                                               : nullptr;
+/// The call in which the rank's process waits instead of going on here. Null if one of its threads may go on by itself
+/// (which may be the one that matters here), or if it is not clear which of its calls keeps it.
+const RankStatus* waits_instead(const Known& rank) {
+  if (rank.status == nullptr || !rank.status->failure.empty() || waits(rank)) return nullptr;
+  const ProcessStatus& of = rank.process->status;
+  if (of.is_free != 0 || of.omitted > 0) return nullptr;
+  const auto here = [&](const RankStatus& other) { return other.communicator == rank.status->communicator; };
+  if (std::count_if(of.ranks.begin(), of.ranks.end(), here) != 1) return nullptr;
+  const auto elsewhere = waits_elsewhere(*rank.process, rank.status->communicator);
+  return elsewhere.size() == 1 ? elsewhere.front() : nullptr;
 }
 
 /// "; it was last heard of 4.2 s ago", if that is known.
 std::string heard_text(const JobProcess& process) {
   return process.heard_ms ? fmt::format("; it was last heard of {} ago", time_text(*process.heard_ms)) : "";
+}
+
+/// "its process waits, as rank 1 of row, in …", in each of such calls; else nothing.
+std::string elsewhere_text(const Known& rank, const char* before = "") {
+  std::vector<std::string> calls;
+  for (const RankStatus* other : waits_elsewhere(*rank.process, rank.status->communicator)) {
+    if (calls.size() < 3)
+      calls.push_back(fmt::format("as rank {} of {}, in {}", other->rank, other->title, call_text(*other)));
+  }
+  return calls.empty() ? "" : fmt::format("{}its process waits, {}", before, fmt::join(calls, "; and "));
 }
 
 /// Of a rank for which others wait, and which does not wait itself: "which has not entered barrier(), call 41: …".
@@ -96,119 +116,159 @@ std::string reason(const Known& rank, const RankStatus& waiter) {
   if (!its.failure.empty()) return fmt::format("where the communicator has failed: {}", its.failure);
   if (waits(rank)) return fmt::format("which waits in {}, it is not known for whom", call_text(its));
   if (waiter.is_transfer != 0 || its.left >= waiter.entered) {
-    return fmt::format("whose last call was {}, {} ago or less", call_text(its), time_text(its.still_ms + kLook));
+    return fmt::format("whose last call was {}, {} ago or less{}", call_text(its), time_text(its.still_ms + kLook),
+                       elsewhere_text(rank, "; "));
   }
   if (its.entered >= waiter.entered) return fmt::format("which is in {} and goes on", call_text(its));
   std::string text = fmt::format("which has not entered {}: ", call_text(waiter));
-  if (const RankStatus* const other = waits_elsewhere(*rank.process, its.communicator)) {
-    return text +
-           fmt::format("its process waits, as rank {} of {}, in {}", other->rank, other->title, call_text(*other));
-  }
+  if (const std::string elsewhere = elsewhere_text(rank); !elsewhere.empty()) return text + elsewhere;
   const std::string since = time_text(its.still_ms);
   if (its.entered == 0) return text + fmt::format("it has made no call yet, for {}", since);
   if (its.left < its.entered) return text + fmt::format("it is in {}, for {}", call_text(its), since);
   return text + fmt::format("its last call was {}, and it has made none for {}", call_text(its), since);
 }
 
-/// Known ranks as nodes: who waits for whom, also in another communicator.
+/// The ranks of communicators as nodes: who waits for whom, also through a process that waits in another one.
 class Judged {
  public:
-  explicit Judged(std::vector<const Ranks*> all) {
-    for (const Ranks* ranks : all) {
-      for (const auto& [rank, known] : *ranks) node_of(known);
+  explicit Judged(std::vector<const KnownCommunicator*> all) : all_(std::move(all)), nodes_(all_.size()) {
+    for (size_t c = 0; c < all_.size(); ++c) {
+      for (const auto& [rank, known] : all_[c]->ranks) node_of(c, rank);
     }
     const size_t told = known_.size();  // those that nobody but their waiters knows come last
     for (size_t node = 0; node < told; ++node) {
-      if (waits(known_[node])) add_awaited(node);
+      if (waits(known_[node].known)) {
+        add_awaited(node);
+      } else if (const RankStatus* const other = waits_instead(known_[node].known)) {
+        add_link(node, *other);
+      }
     }
     on_.resize(known_.size());
   }
   std::vector<std::string> verdicts() const {
     std::vector<std::string> all;
-    for (const WaitGroup& group : wait_groups(on_)) all.push_back(verdict(group));
+    for (const WaitGroup& group : wait_groups(on_)) {
+      const bool some =
+          std::any_of(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) { return is_waiter(node); });
+      if (some) all.push_back(verdict(group));  // else ranks for which nobody waits
+    }
     return all;
   }
 
  private:
-  uint32_t node_of(const Known& rank) {
-    const auto [at, fresh] = nodes_.emplace(std::pair(rank.communicator, rank.rank), known_.size());
-    if (fresh) {
-      known_.push_back(rank);
-      on_.emplace_back();
-    }
-    return static_cast<uint32_t>(at->second);
+  struct Node {
+    size_t communicator = 0;  // of all_
+    Rank rank = 0;
+    Known known;
+  };
+
+  bool is_waiter(uint32_t node) const { return waits(known_[node].known); }
+  const KnownCommunicator& of(uint32_t node) const { return *all_[known_[node].communicator]; }
+
+  uint32_t node_of(size_t communicator, Rank rank) {
+    const auto [at, fresh] = nodes_[communicator].emplace(rank, static_cast<uint32_t>(known_.size()));
+    if (!fresh) return at->second;
+    const auto& ranks = all_[communicator]->ranks;
+    const auto known = ranks.find(rank);
+    known_.push_back({communicator, rank, known == ranks.end() ? Known{} : known->second});
+    on_.emplace_back();
+    return at->second;
   }
   void add_awaited(size_t node) {
-    const RankStatus& waiter = *known_[node].status;
+    const RankStatus& waiter = *known_[node].known.status;
     for (const Rank awaited : waiter.awaited) {
-      const uint32_t next = node_of({.rank = awaited, .communicator = waiter.communicator, .title = waiter.title});
+      const bool is_one = awaited >= 0 && awaited < waiter.ranks && known_.size() < 2 * kMaxJudged;  // a peer's numbers
+      if (!is_one) continue;
+      const uint32_t next = node_of(known_[node].communicator, awaited);
       on_[node].push_back(next);
-      if (!on_[next].empty()) continue;
-      const RankStatus* const other = waits_instead(known_[next], waiter);
-      if (other == nullptr) continue;
-      const auto instead = nodes_.find({other->communicator, other->rank});
-      if (instead != nodes_.end()) on_[next].push_back(static_cast<uint32_t>(instead->second));
     }
   }
-  /// Of these those that wait themselves: "world: ranks 0, 1"; of several communicators, or of another one than `by`:
-  /// "ranks 0, 1 of world, rank 2 of row".
-  std::string list(const Nodes& nodes, const std::string* by = nullptr) const {
-    std::map<std::string, std::vector<Rank>> ranks;
-    std::map<std::string, std::string> titles;
-    for (const uint32_t node : nodes) {
-      const Known& known = known_[node];
-      if (!waits(known)) continue;
-      ranks[known.communicator].push_back(known.rank);
-      titles[known.communicator] = known.title;
+  void add_link(size_t node, const RankStatus& other) {
+    for (size_t c = 0; c < all_.size(); ++c) {
+      if (all_[c]->name != other.communicator) continue;
+      const auto found = nodes_[c].find(other.rank);
+      if (found != nodes_[c].end()) on_[node].push_back(found->second);
     }
-    if (ranks.size() == 1 && (by == nullptr || ranks.begin()->first == *by)) {
-      return (by == nullptr ? titles.begin()->second + ": " : "") + list_ranks(ranks.begin()->second);
-    }
-    std::vector<std::string> parts;
-    for (const auto& [communicator, of] : ranks) parts.push_back(list_ranks(of) + " of " + titles[communicator]);
-    return fmt::format("{}", fmt::join(parts, ", "));
   }
-  std::string end_text(const WaitGroup& group, const Nodes& end) const;
+
+  std::string list(const Nodes& nodes, const KnownCommunicator* by = nullptr) const;
+  std::string links(const WaitGroup& group) const;
+  std::string end_text(const WaitGroup& group, const Nodes& end, const KnownCommunicator& first) const;
   std::string verdict(const WaitGroup& group) const;
 
-  std::map<std::pair<std::string, Rank>, size_t> nodes_;
-  std::vector<Known> known_;
+  const std::vector<const KnownCommunicator*> all_;
+  std::vector<std::map<Rank, uint32_t>> nodes_;  // by communicator
+  std::vector<Node> known_;
   std::vector<Nodes> on_;
 };
 
-std::string Judged::end_text(const WaitGroup& group, const Nodes& end) const {
-  const std::string& first = known_[group.waiting.front()].communicator;
+/// Of these those that wait themselves: "world: ranks 0, 1"; of several communicators, or of another one than `by`:
+/// "ranks 0, 1 of world, rank 2 of row".
+std::string Judged::list(const Nodes& nodes, const KnownCommunicator* by) const {
+  std::map<size_t, std::vector<Rank>> ranks;
+  for (const uint32_t node : nodes) {
+    if (is_waiter(node)) ranks[known_[node].communicator].push_back(known_[node].rank);
+  }
+  if (ranks.size() == 1 && (by == nullptr || all_[ranks.begin()->first] == by)) {
+    return (by == nullptr ? all_[ranks.begin()->first]->title + ": " : "") + list_ranks(ranks.begin()->second);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [communicator, its] : ranks) parts.push_back(list_ranks(its) + " of " + all_[communicator]->title);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// " (through rank 2 of world, process 4711 on b, which waits as rank 1 of row)".
+std::string Judged::links(const WaitGroup& group) const {
+  constexpr size_t kTold = 3;
+  std::vector<std::string> all;
+  for (const uint32_t node : group.waiting) {
+    if (is_waiter(node) || on_[node].empty()) continue;
+    if (all.size() == kTold) {
+      all.push_back("others");
+      break;
+    }
+    const uint32_t next = on_[node].front();
+    const JobProcess& process = *known_[node].known.process;
+    all.push_back(fmt::format("rank {} of {}, whose process {} on {} waits as rank {} of {}", known_[node].rank,
+                              of(node).title, process.process, process.host, known_[next].rank, of(next).title));
+  }
+  return all.empty() ? "" : fmt::format(" (through {})", fmt::join(all, "; "));
+}
+
+std::string Judged::end_text(const WaitGroup& group, const Nodes& end, const KnownCommunicator& first) const {
   if (end.size() > 1) return list(end, &first) + ", which seem to wait for each other";
-  const Known& known = known_[end.front()];
-  const auto waiter = std::find_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) {
-    return waits(known_[node]) && known_[node].communicator == known.communicator;
-  });
-  const Known& by = known_[waiter == group.waiting.end() ? group.waiting.front() : *waiter];
-  const bool elsewhere = std::any_of(group.waiting.begin(), group.waiting.end(),
-                                     [&](uint32_t node) { return known_[node].communicator != known.communicator; });
-  return fmt::format(
-      "rank {}{}{}, {}", known.rank, elsewhere ? " of " + known.title : "",
-      known.process == nullptr ? "" : fmt::format(" (process {} on {})", known.process->process, known.process->host),
-      reason(known, *by.status));
+  const Node& node = known_[end.front()];
+  const KnownCommunicator& its = of(end.front());
+  const auto waiter = std::find_if(group.waiting.begin(), group.waiting.end(),
+                                   [&](uint32_t other) { return is_waiter(other) && &of(other) == &its; });
+  const bool others =
+      std::any_of(group.waiting.begin(), group.waiting.end(), [&](uint32_t other) { return &of(other) != &its; });
+  const JobProcess* const process = node.known.process;
+  const RankStatus* const by = waiter == group.waiting.end() ? node.known.status : known_[*waiter].known.status;
+  return fmt::format("rank {}{}{}, {}", node.rank, others ? " of " + its.title : "",
+                     process == nullptr ? "" : fmt::format(" (process {} on {})", process->process, process->host),
+                     by == nullptr ? "of which nothing is known" : reason(node.known, *by));
 }
 
 std::string Judged::verdict(const WaitGroup& group) const {
   const std::string who = list(group.waiting);
-  if (group.ends.front() == group.waiting) return who + " seem to wait for each other";
+  if (group.ends.front() == group.waiting) return who + " seem to wait for each other" + links(group);
+  const auto first =
+      *std::find_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t n) { return is_waiter(n); });
   constexpr size_t kTold = 8;
   std::vector<std::string> ends;
   for (const Nodes& end : group.ends) {
-    if (ends.size() < kTold) ends.push_back(end_text(group, end));
+    if (ends.size() < kTold) ends.push_back(end_text(group, end, of(first)));
   }
   if (group.ends.size() > kTold) ends.push_back(fmt::format("{} more", group.ends.size() - kTold));
   const auto waiting =
-      std::count_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) { return waits(known_[node]); });
-  return fmt::format("{} {}, directly or not, for {}", who, waiting == 1 ? "waits" : "wait",
-                     fmt::join(ends, "; and for "));
+      std::count_if(group.waiting.begin(), group.waiting.end(), [&](uint32_t node) { return is_waiter(node); });
+  return fmt::format("{} {}, directly or not, for {}{}", who, waiting == 1 ? "waits" : "wait",
+                     fmt::join(ends, "; and for "), links(group));
 }
 
-bool some_wait(const Ranks& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const auto& rank) { return waits(rank.second); });
+bool some_wait(const KnownCommunicator& of) {
+  return std::any_of(of.ranks.begin(), of.ranks.end(), [](const auto& rank) { return waits(rank.second); });
 }
 
 }  // namespace
@@ -216,24 +276,23 @@ bool some_wait(const Ranks& ranks) {
 std::vector<std::string> verdicts(const JobStatus& job) {
   std::vector<std::string> all;
   const auto known = communicators(job);
-  std::vector<std::vector<const Ranks*>> judged;  // of those in one list chains of waits are followed through all
+  std::vector<std::vector<const KnownCommunicator*>> judged(1);  // of those in one list waits are followed through all
   size_t together = 0;
-  for (const auto& [name, ranks] : known) {
-    if (!some_wait(ranks)) continue;
-    if (ranks.size() > kMaxJudged) {
-      all.push_back(fmt::format("{}: a rank waits; the communicator has too many ranks to say for whom in the end",
-                                ranks.begin()->second.title));
+  for (const KnownCommunicator& of : known) {
+    if (!some_wait(of)) continue;
+    if (of.ranks.size() > kMaxJudged) {
+      all.push_back(of.title + ": some rank waits; the communicator has too many ranks to say for whom in the end");
       continue;
     }
-    if (judged.empty() || together + ranks.size() > kMaxJudged) {
+    if (together + of.ranks.size() > kMaxJudged) {
       judged.emplace_back();
       together = 0;
     }
-    judged.back().push_back(&ranks);
-    together += ranks.size();
+    judged.back().push_back(&of);
+    together += of.ranks.size();
   }
-  for (std::vector<const Ranks*>& ranks : judged) {
-    for (std::string& one : Judged(std::move(ranks)).verdicts()) all.push_back(std::move(one));
+  for (std::vector<const KnownCommunicator*>& some : judged) {
+    for (std::string& one : Judged(std::move(some)).verdicts()) all.push_back(std::move(one));
   }
   for (const JobProcess& process : job.processes) {
     all.insert(all.end(), process.status.slow.begin(), process.status.slow.end());

@@ -71,7 +71,7 @@ TEST(CallTrace, HasALongWaitAndItsCallAlsoIfThatWasLeftOut) {
   ASSERT_EQ(trace.events().last.size(), before);
   const auto since = trace::Clock::now();
   trace.waited(board, 3, since);
-  trace.leave(Code::PeerFailed);
+  trace.fail(board, Code::PeerFailed);
   const auto events = trace.events().last;
   ASSERT_EQ(events.size(), before + 3);
   const Event &within = events[before], &wait = events[before + 1], &left = events[before + 2];
@@ -86,6 +86,29 @@ TEST(CallTrace, HasALongWaitAndItsCallAlsoIfThatWasLeftOut) {
   EXPECT_GE(wait.at, wait.second);
   EXPECT_EQ(left.kind, Event::Kind::Left);
   EXPECT_EQ(left.first, static_cast<uint64_t>(Code::PeerFailed));
+}
+
+TEST(CallTrace, HasEveryCallThatFailed) {
+  CallTotals totals;
+  CallTrace trace{totals};
+  CallBoard board;
+  trace.fail(board, Code::Aborted);  // before any call
+  EXPECT_TRUE(trace.events().last.empty());
+  uint64_t call = 0;
+  for (; call < 100; ++call) {
+    trace.enter(call + 1, reduction_of(8));
+    trace.leave();
+  }
+  const auto before = trace.events().last.size();
+  board.enter(++call, reduction_of(8));
+  trace.enter(call, reduction_of(8));
+  trace.fail(board, Code::Timeout);
+  const auto events = trace.events().last;
+  ASSERT_EQ(events.size(), before + 2);
+  EXPECT_EQ(events[before].kind, Event::Kind::Within);
+  EXPECT_EQ(events[before].call, call);
+  EXPECT_EQ(events[before + 1].kind, Event::Kind::Left);
+  EXPECT_EQ(events[before + 1].first, static_cast<uint64_t>(Code::Timeout));
 }
 
 TEST(CallTrace, ReadsTransfersByTheirPeer) {

@@ -90,6 +90,7 @@ RankStatus in_row(RankStatus status) {
 /// Process 2 has not entered world's call: it waits in `row`, as rank 1, for its rank 0, which is in process 4.
 JobStatus chain_through_row(JobProcess fourth) {
   JobProcess busy = process_of(at(2, 40, 40));
+  busy.status.is_free = 0;
   busy.status.ranks.push_back(in_row(waiting(1, {0})));
   JobStatus job = chain_to(std::move(busy));
   job.processes.push_back(std::move(fourth));
@@ -99,17 +100,61 @@ JobStatus chain_through_row(JobProcess fourth) {
 TEST(JobStatus, FollowsWaitsThroughOtherCommunicators) {
   JobProcess fourth = process_of(in_row(at(0, 40, 40)));
   fourth.process = 4704;
-  EXPECT_EQ(verdicts(chain_through_row(fourth)),
-            (std::vector<std::string>{"ranks 0, 1, 3 of world, rank 1 of row wait, directly or not, for rank 0 of row "
-                                      "(process 4704 on b), which has not entered all_reduce(count=8, f32, sum), call "
-                                      "41: its last call was barrier(), call 40, and it has made none for 12.3 s"}));
+  EXPECT_EQ(
+      verdicts(chain_through_row(fourth)),
+      (std::vector<std::string>{"rank 1 of row, ranks 0, 1, 3 of world wait, directly or not, for rank 0 of row "
+                                "(process 4704 on b), which has not entered all_reduce(count=8, f32, sum), call "
+                                "41: its last call was barrier(), call 40, and it has made none for 12.3 s (through "
+                                "rank 2 of world, whose process 4702 on b waits as rank 1 of row)"}));
+}
+
+TEST(JobStatus, FollowsWaitsOfReceivesToo) {
+  JobProcess fourth = process_of(in_row(at(0, 40, 40)));
+  JobStatus job = chain_through_row(fourth);
+  for (JobProcess& process : job.processes) process.status.ranks[0].is_transfer = process.process != 4702 ? 1 : 0;
+  ASSERT_EQ(verdicts(job).size(), 1u);
+  EXPECT_NE(verdicts(job)[0].find("(through rank 2 of world"), std::string::npos) << verdicts(job)[0];
+}
+
+TEST(JobStatus, FollowsNoWaitOfAProcessThatMayGoOn) {
+  JobProcess fourth = process_of(in_row(at(0, 40, 40)));
+  JobStatus job = chain_through_row(fourth);
+  job.processes[2].status.is_free = 1;
+  const auto all = verdicts(job);
+  ASSERT_EQ(all.size(), 2u) << "each communicator's by itself";
+  const size_t world = all[0].starts_with("world") ? 0 : 1;
+  EXPECT_NE(all[world].find("its process waits, as rank 1 of row, in all_reduce"), std::string::npos) << all[world];
+}
+
+TEST(JobStatus, TellsCommunicatorsOfOneTitleApart) {
+  JobStatus job = job_of({process_of(waiting(0, {1})), process_of(waiting(1, {0}))});
+  for (JobProcess& process : job.processes) {
+    process.status.ranks.push_back(in_row(process.status.ranks[0]));
+    process.status.ranks.back().title = "world";
+  }
+  EXPECT_EQ(verdicts(job), (std::vector<std::string>{"world [aaaa]: ranks 0, 1 seem to wait for each other",
+                                                     "world [bbbb]: ranks 0, 1 seem to wait for each other"}));
+}
+
+TEST(JobStatus, IsNotMisledByRanksThatThereAreNot) {
+  JobStatus job = chain_to(process_of(at(2, 40, 40)));
+  job.processes[0].status.ranks[0].awaited = {-1, 4, 2'000'000'000, 2};
+  job.processes[3].status.ranks.push_back(at(2, 41, 40));  // says that it is rank 2, too
+  ASSERT_EQ(verdicts(job).size(), 1u);
+  EXPECT_NE(verdicts(job)[0].find("for rank 2 (process 4702 on b), which has not entered"), std::string::npos);
 }
 
 TEST(JobStatus, FindsCirclesThroughCommunicators) {
   JobStatus job = job_of({process_of(waiting(0, {1})), process_of(in_row(waiting(0, {1})))});
   job.processes[0].status.ranks.push_back(in_row(at(1, 40, 40)));
   job.processes[1].status.ranks.push_back(at(1, 40, 40));
-  EXPECT_EQ(verdicts(job), std::vector<std::string>{"rank 0 of world, rank 0 of row seem to wait for each other"});
+  for (JobProcess& process : job.processes) process.status.is_free = 0;
+  job.processes[0].process = 4711;
+  job.processes[1].process = 4712;
+  EXPECT_EQ(verdicts(job), std::vector<std::string>{
+                               "rank 0 of row, rank 0 of world seem to wait for each other (through rank 1 of row, "
+                               "whose process 4711 on b waits as rank 0 of world; rank 1 of world, whose process "
+                               "4712 on b waits as rank 0 of row)"});
 }
 
 TEST(JobStatus, SaysWhereAThreadOfAProcessWaitsElsewhereButDoesNotFollowIt) {

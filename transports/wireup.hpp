@@ -65,6 +65,13 @@ class Wireup {
   /// The stream that `peer` opened to this rank under `label`, once it has arrived. Never waits.
   virtual std::optional<Fd> take_stream(Rank peer, const std::string& label) = 0;
 
+  /// Streams that come under `label` from now on, or have come, are given to `take` in place of take_stream(). It runs
+  /// on the control thread, or in this call: it must be quick and must not throw. An empty function ends that;
+  /// afterwards no call of it is running.
+  virtual void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) {
+    (void)label, (void)take;
+  }
+
   struct Reply {
     std::string bytes;  ///< ≤ 4096 bytes
     Fd fd;              ///< a file descriptor that came along, if any

@@ -110,6 +110,7 @@ enum {
 typedef struct tuttiComm* tuttiComm_t;
 typedef struct tuttiStream* tuttiStream_t;
 typedef struct tuttiEvent* tuttiEvent_t;
+typedef struct tuttiWindow* tuttiWindow_t;
 /* A function of the program that a stream runs. */
 typedef void (*tuttiHostFn_t)(void* argument);
 
@@ -431,6 +432,66 @@ TUTTI_API tuttiResult_t tuttiGroupDiscard(void);
  * communicators that have calls in it fail on all ranks, with a text that begins with `why`. tuttiSuccess if there is
  * no group or nothing in it; otherwise tuttiInvalidUsage, with that text. */
 TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
+
+/* --- windows: one-sided calls ------------------------------------------------------------------------------------ */
+
+/* A window is a buffer of each rank that every rank may write, read and signal, without a call there. docs/windows.md
+ * has a program.
+ *
+ * Order. What a rank puts into a peer's part happens before the peer's tuttiWaitSignal that takes a signal which the
+ * rank sent afterwards returns (a release and an acquire). Puts to one part without a signal between them may be seen
+ * in any order. After tuttiFlush(peer) what the rank has put there is in place; after tuttiWindowBarrier that holds of
+ * all ranks. Concurrent accesses to the same bytes, of which one writes, and which no signal, flush or atomic operation
+ * orders, give undefined bytes there, and nothing worse.
+ *
+ * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores. Other memory, and that of other hosts, they
+ * reach over a stream to a thread of the process that has it. Memory of GPUs is not supported yet.
+ *
+ * Calls on a window are calls on its communicator, and run in their order: at once (stream NULL: they return when
+ * `source` may be changed and `target` holds its bytes), on a stream, or at the end of a group, where those that wait
+ * for signals run last. A failure of the communicator ends them. */
+
+/* Number of signals that each rank can send each other rank in a window, counted apart: 0 to TUTTI_SIGNALS - 1. */
+#define TUTTI_SIGNALS 8
+
+/* Called on all ranks, at the same place among their calls, and not within a group. Parts may differ in size, also be
+ * empty. The buffer must remain until tuttiWindowDeregister. */
+TUTTI_API tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size_t bytes, tuttiWindow_t* window);
+/* Likewise. It waits until all calls on the window are done. When it returns, with whatever result, no other rank
+ * writes to the buffer any more, and the handle is invalid. Deregister windows before their communicator is
+ * destroyed. */
+TUTTI_API tuttiResult_t tuttiWindowDeregister(tuttiWindow_t window);
+/* *address: where the loads and stores of this process reach `peer`'s part; NULL where they do not. Valid until
+ * tuttiWindowDeregister. Order them by signals, or by atomic operations of the language. */
+TUTTI_API tuttiResult_t tuttiWindowPeer(tuttiWindow_t window, int peer, void** address);
+/* *bytes: the size of `peer`'s part. */
+TUTTI_API tuttiResult_t tuttiWindowSize(tuttiWindow_t window, int peer, size_t* bytes);
+
+/* peer's part[offset, offset + bytes) ← source. Bytes that do not lie in the part: tuttiInvalidArgument. */
+TUTTI_API tuttiResult_t tuttiPut(const void* source, size_t bytes, int peer, size_t offset, tuttiWindow_t window,
+                                 tuttiStream_t stream);
+/* target ← peer's part[offset, offset + bytes). */
+TUTTI_API tuttiResult_t tuttiGet(void* target, size_t bytes, int peer, size_t offset, tuttiWindow_t window,
+                                 tuttiStream_t stream);
+/* One more signal of this number arrives at `peer`, after what this rank has put there. */
+TUTTI_API tuttiResult_t tuttiSignal(int peer, int signal, tuttiWindow_t window, tuttiStream_t stream);
+/* tuttiPut, then tuttiSignal. */
+TUTTI_API tuttiResult_t tuttiPutSignal(const void* source, size_t bytes, int peer, size_t offset, int signal,
+                                       tuttiWindow_t window, tuttiStream_t stream);
+/* Waits until `count` more signals of this number have come from `peer` than earlier calls have waited for. */
+TUTTI_API tuttiResult_t tuttiWaitSignal(int peer, int signal, uint64_t count, tuttiWindow_t window,
+                                        tuttiStream_t stream);
+/* The 8 bytes at `offset`, a multiple of 8, of peer's part, as one atomic step between all ranks: plus `operand`; or
+ * `desired`, if they are `expected`. *before, unless it is NULL: what they were. */
+TUTTI_API tuttiResult_t tuttiAtomicAdd(uint64_t operand, uint64_t* before, int peer, size_t offset,
+                                       tuttiWindow_t window, tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiAtomicCompareSwap(uint64_t expected, uint64_t desired, uint64_t* before, int peer,
+                                               size_t offset, tuttiWindow_t window, tuttiStream_t stream);
+/* Returns when what this rank has put into peer's part, or with TUTTI_ALL_PEERS into all parts, is in place. */
+#define TUTTI_ALL_PEERS (-1)
+TUTTI_API tuttiResult_t tuttiFlush(int peer, tuttiWindow_t window, tuttiStream_t stream);
+/* tuttiFlush of all peers, then tuttiBarrier of the window's communicator. */
+TUTTI_API tuttiResult_t tuttiWindowBarrier(tuttiWindow_t window, tuttiStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 namespace tutti::capi {
 
 HandleRegion<tuttiComm, 65536, kKeptCommunicators> communicators;
+HandleRegion<tuttiWindow, 65536, kKeptWindows> windows;
 
 namespace {
 
@@ -125,6 +126,32 @@ tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream) {
 }
 
 bool is_stream(tuttiStream_t handle) { return streams.has(handle); }
+
+tuttiWindow* make_handle(std::shared_ptr<comm::Communicator> comm, std::shared_ptr<comm::Window> window) {
+  const std::lock_guard lock(shells_mutex());
+  auto& shell = new_shell(windows, "windows");
+  shell.mark = tuttiWindow::kKind + process_generation();
+  shell.comm = std::move(comm);
+  shell.window = std::move(window);
+  shell.live.store(true, std::memory_order_release);
+  return &shell;
+}
+
+void retire(tuttiWindow_t handle) {
+  std::shared_ptr<comm::Communicator> comm;  // the last ones are destroyed after the lock is released
+  std::shared_ptr<comm::Window> window;
+  const std::lock_guard lock(shells_mutex());
+  windows.retire(handle);
+  tuttiWindow* const oldest = windows.passed_over();
+  if (oldest == nullptr) return;
+  comm = std::move(oldest->comm);
+  window = std::move(oldest->window);
+}
+
+void refuse(tuttiWindow_t handle) {
+  check_mark(windows, handle, "window");
+  throw Error(Code::InvalidUsage, "the window was deregistered");
+}
 
 tuttiEvent* make_event() {
   const std::lock_guard lock(shells_mutex());

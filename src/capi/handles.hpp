@@ -50,8 +50,18 @@ struct tuttiEvent {
   std::shared_ptr<tutti::comm::Outcome> recorded;  ///< null until the first record
 };
 
+struct tuttiWindow {
+  static constexpr uint64_t kKind = 0x646e6957'00000000;
+  std::atomic<uint64_t> mark{0};
+  std::atomic<bool> live{false};
+  std::shared_ptr<tutti::comm::Communicator> comm;  ///< constant while live, and a while longer, …
+  std::shared_ptr<tutti::comm::Window> window;      ///< … as this is
+};
+
 namespace tutti::capi {
 
+inline constexpr size_t kKeptWindows = 64;  ///< deregistered ones, likewise
+extern HandleRegion<tuttiWindow, 65536, kKeptWindows> windows;
 inline constexpr size_t kKeptCommunicators = 64;  ///< destroyed ones that are kept, and surely recognised as such
 extern HandleRegion<tuttiComm, 65536, kKeptCommunicators> communicators;
 
@@ -69,6 +79,18 @@ tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
 /// Is this the handle of one of the library's streams? Any value may be asked for.
 bool is_stream(tuttiStream_t handle);
+tuttiWindow* make_handle(std::shared_ptr<comm::Communicator> comm, std::shared_ptr<comm::Window> window);
+/// The end of a window's handle: another thread may be about to make a call on it, and is to be refused.
+void retire(tuttiWindow_t handle);
+[[noreturn]] void refuse(tuttiWindow_t handle);
+/// A live window's shell. Throws Error(InvalidArgument) for null and for other handles, Error(InvalidUsage) once it is
+/// deregistered or in a forked child.
+inline tuttiWindow& window_of(tuttiWindow_t handle) {
+  const bool good = windows.has(handle) && handle->mark == tuttiWindow::kKind + process_generation() &&
+                    handle->live.load(std::memory_order_acquire);
+  if (!good) refuse(handle);
+  return *handle;
+}
 /// A program may make any number of events: the shells of events destroyed long ago are reused.
 tuttiEvent* make_event();
 

@@ -18,6 +18,8 @@ std::string describe_vector(const CallSpec& spec) {
 std::string describe(const CallSpec& spec) {
   if (spec.splits) return "split()";
   if (spec.leaves) return "destroy()";
+  if (spec.registers) return "window_register()";
+  if (spec.deregisters) return "window_deregister()";
   const char* type = name_of(spec.type);
   if (spec.is_vector) return describe_vector(spec);
   switch (spec.collective) {

@@ -26,11 +26,16 @@ struct CallSpec {
   DType type = DType::U8;
   Op op = Op::Sum;
   bool sends : 1 = false;
-  bool is_vector : 1 = false;  ///< a vector call: blocks differ in length
-  bool splits : 1 = false;     ///< tuttiCommSplit; it is numbered with the collectives, and other fields are unused
-  bool leaves : 1 = false;     ///< tuttiCommDestroy, likewise
-  uint8_t unused : 4 = 0;
-  static constexpr uint8_t kFlags = 0x0f;  ///< of the byte that holds those above
+  bool is_vector : 1 = false;    ///< a vector call: blocks differ in length
+  bool splits : 1 = false;       ///< tuttiCommSplit; it is numbered with the collectives, and other fields are unused
+  bool leaves : 1 = false;       ///< tuttiCommDestroy, likewise
+  bool registers : 1 = false;    ///< tuttiWindowRegister, likewise …
+  bool deregisters : 1 = false;  ///< … and tuttiWindowDeregister
+  uint8_t unused : 2 = 0;
+  static constexpr uint8_t kFlags = 0x3f;  ///< of the byte that holds those above
+
+  /// It moves no data.
+  bool is_control() const { return splits || leaves || registers || deregisters; }
   Rank root = 0;
   uint64_t count = 0;
 

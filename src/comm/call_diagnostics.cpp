@@ -35,6 +35,7 @@ const char* waits_for(exec::Await await) {
 
 /// "rank 3 (a message) at lane 0, step 2 of 4, round 1 of 8"
 std::string awaited(const exec::Stall& stall) {
+  if (stall.await == exec::Await::Signal) return fmt::format("a signal of rank {}", stall.peer);
   const std::string replica =
       stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
   return fmt::format("rank {} ({}) at {}lane {}, step {}{}, round {} of {}", stall.peer, waits_for(stall.await),
@@ -55,7 +56,7 @@ bool left_without(const std::vector<NumberedCall>& group, Rank peer, const contr
 /// "all_reduce(count=8, f32, sum), call 41", "send(count=4, f32, to rank 1)", "a group of 3 transfers beginning with …"
 std::string CallDiagnostics::describe_call() const {
   if (call_ != 0) return fmt::format("{}, call {}", describe(spec_), call_);
-  if (group_ == nullptr || group_->empty()) return "a call";
+  if (group_ == nullptr || group_->empty()) return other_.empty() ? "a call" : other_;
   const std::string first = describe(group_->front().call.spec);
   return group_->size() == 1 ? first : fmt::format("a group of {} transfers beginning with {}", group_->size(), first);
 }
@@ -66,7 +67,9 @@ std::string CallDiagnostics::prefix() const {
     const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
     return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
   }
-  if (group_ == nullptr || group_->empty()) return fmt::format("rank {}", endpoint_.rank());
+  if (group_ == nullptr || group_->empty()) {
+    return fmt::format("rank {}{}{}", endpoint_.rank(), other_.empty() ? "" : ": ", other_);
+  }
   const std::string first = describe(group_->front().call.spec);
   if (group_->size() == 1) return fmt::format("rank {}: {}", endpoint_.rank(), first);
   return fmt::format("rank {}: group of {} transfers beginning with {}", endpoint_.rank(), group_->size(), first);

@@ -36,6 +36,12 @@ class CallDiagnostics final : public exec::Observer {
   /// … or a group of transfers, which must outlive the call.
   void begin(const std::vector<NumberedCall>& group) { begin(0, &group); }
 
+  /// … or another call, in words.
+  void begin_other(std::string call) {
+    other_ = std::move(call);
+    begin(0, nullptr);
+  }
+
   /// The call has ended.
   void end() { stalls_.end(); }
   /// Sets the communicator's links, once there are any.
@@ -107,6 +113,7 @@ class CallDiagnostics final : public exec::Observer {
   CallSpec spec_;               // the collective
   const char* algorithm_ = "";  // of the collective, once it is chosen
   const std::vector<NumberedCall>* group_ = nullptr;
+  std::string other_;     // where it is neither of the two
   Rank asked_ = kNoRank;  // the peer whose board is being asked
   std::future<std::optional<std::string>> answer_;
   std::optional<BoardAnswer> board_;  // the latest reply of asked_

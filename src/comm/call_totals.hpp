@@ -32,7 +32,7 @@ class CallTotals {
 
   /// That of a call of the rank. Only the thread that makes calls.
   CallTotal& of(const CallSpec& spec) {
-    if (spec.splits || spec.leaves) return control_;
+    if (spec.is_control()) return control_;
     std::atomic<CallTotal*>& place = totals_[index_of(spec)];
     CallTotal* const known = place.load(std::memory_order_relaxed);
     return known != nullptr ? *known : make(place);

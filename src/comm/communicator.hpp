@@ -31,6 +31,7 @@
 #include "comm/planner.hpp"
 #include "comm/pre_mul_scalars.hpp"
 #include "comm/rank_status.hpp"
+#include "comm/window.hpp"
 #include "control/endpoint.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
@@ -140,6 +141,13 @@ class Communicator {
   uint64_t add_buffer(uint8_t backend, const void* data, uint64_t bytes);
   /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
   void drop_buffer(uint64_t registration);
+  /// All ranks call them, at the same place among their calls, by the thread whose ticket is served.
+  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes);
+  void deregister_window(Window& window);
+  /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
+  void check(const OneSided& call) const;
+  /// Runs it, and throws its error. By the thread whose ticket is served.
+  void run(Window& window, const OneSided& call);
   /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
@@ -206,6 +214,8 @@ class Communicator {
     CallTotal::add(total.sent, made.execution->sent());
     CallTotal::add(total.received, made.execution->received());
   }
+  void carry_out(rma::Window& parts, const OneSided& call) const;
+  void await_signal(Window& window, const OneSided& call);
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;
@@ -252,6 +262,7 @@ class Communicator {
   };
   std::map<uint64_t, Registered> registrations_;  // by number
   uint64_t last_registration_ = 0;
+  std::unique_ptr<WindowServices> windows_;
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

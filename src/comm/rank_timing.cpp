@@ -19,7 +19,7 @@ struct LeftCall {
 };
 
 bool is_waited_for_by_all(const CallSpec& spec) {
-  if (spec.splits || spec.leaves || spec.is_vector) return false;
+  if (spec.is_control() || spec.is_vector) return false;
   switch (spec.collective) {
     case Collective::Barrier:
       return true;

@@ -18,6 +18,7 @@
 #include "comm/placement.hpp"
 #include "comm/stream.hpp"
 #include "comm/ticket.hpp"
+#include "comm/window_submit.hpp"
 #include "exec/pending.hpp"
 #include "reduce/float_environment.hpp"
 
@@ -37,6 +38,7 @@ struct Group {
   std::vector<std::shared_ptr<Stream>> streams;
   bool blocks = false;  // some call has no stream, so group_end() waits
   std::vector<Task> tasks;
+  std::vector<WindowCall> on_windows;
   bool discarded = false;  // by an inner level: the outer levels must still end, and run nothing
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_ended = false;  // t_open is destroyed
@@ -70,13 +72,6 @@ void refuse_if_discarded() {
       "this whole group was dropped, with its outer levels, by tuttiGroupDiscard or for want of tuttiGroupEnd at an "
       "inner one: no call of it runs. End or "
       "discard the levels that are still open, then begin a new group");
-}
-
-/// All tickets of a group are taken under one lock, else two groups could wait for each other. A ticket is also taken
-/// and enqueued on a stream under that lock, else the stream could run a later ticket first.
-std::mutex& ticket_mutex() {
-  static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
-  return *kMutex;
 }
 
 /// Runs one call on this thread, whose ticket is served.
@@ -225,7 +220,40 @@ std::shared_ptr<Outcome> enqueue_on_streams(const std::vector<std::shared_ptr<St
   return outcome;
 }
 
+/// The collectives and transfers of a group.
+void run_calls(Group& group) {
+  std::unique_lock lock(ticket_mutex());
+  take_tickets(group.per_communicator);
+  if (group.streams.empty()) {
+    lock.unlock();
+    const Status status = run_communicators(group.per_communicator);
+    if (!status.ok() && group.per_communicator.size() == 1) group.per_communicator.front().comm->note_heard();
+    return status.throw_if_bad();
+  }
+  const auto outcome = enqueue_on_streams(group.streams, std::move(group.per_communicator));
+  lock.unlock();
+  if (group.blocks) outcome->wait().throw_if_bad();
+}
+
 }  // namespace
+
+void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Window>& window, const OneSided& call,
+            const std::shared_ptr<Stream>& stream) {
+  comm->check(call);
+  if (t_depth == 0) return run_on_window({comm, window, call, stream});
+  refuse_if_discarded();
+  t_open.group.on_windows.push_back({comm, window, call, stream});
+}
+
+std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes) {
+  const TicketGuard guard(*comm, comm->take_ticket());
+  return comm->register_window(memory, bytes);
+}
+
+void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window) {
+  const TicketGuard guard(*comm, comm->take_ticket());
+  comm->deregister_window(window);
+}
 
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call);
@@ -322,7 +350,9 @@ void check_not_in_group(const Communicator& comm, const char* call) {
   const bool used = std::any_of(t_open.group.per_communicator.begin(), t_open.group.per_communicator.end(),
                                 [&](const CommunicatorCalls& calls) { return calls.comm.get() == &comm; }) ||
                     std::any_of(t_open.group.tasks.begin(), t_open.group.tasks.end(),
-                                [&](const Task& task) { return task.comm.get() == &comm; });
+                                [&](const Task& task) { return task.comm.get() == &comm; }) ||
+                    std::any_of(t_open.group.on_windows.begin(), t_open.group.on_windows.end(),
+                                [&](const WindowCall& other) { return other.comm.get() == &comm; });
   if (!used) return;
   throw_error(
       Code::InvalidUsage,
@@ -333,7 +363,7 @@ void check_not_in_group(const Communicator& comm, const char* call) {
 
 std::string group_abandon(const std::string& why) {
   if (t_depth == 0 || t_open.group.process != process_generation()) return "";
-  if (t_open.group.per_communicator.empty() && t_open.group.tasks.empty()) {
+  if (t_open.group.per_communicator.empty() && t_open.group.tasks.empty() && t_open.group.on_windows.empty()) {
     --t_depth;
     return "";
   }
@@ -344,6 +374,7 @@ std::string group_abandon(const std::string& why) {
   for (const Task& task : group.tasks) {
     if (task.comm != nullptr) task.comm->fail(Code::InvalidUsage, text);
   }
+  for (const WindowCall& call : group.on_windows) call.comm->fail(Code::InvalidUsage, text);
   return text;
 }
 
@@ -358,18 +389,9 @@ void group_end() {
                 "tuttiGroupEnd");
   }
   run_tasks(group.tasks);
-  if (group.per_communicator.empty()) return;
-  std::unique_lock lock(ticket_mutex());
-  take_tickets(group.per_communicator);
-  if (group.streams.empty()) {
-    lock.unlock();
-    const Status status = run_communicators(group.per_communicator);
-    if (!status.ok() && group.per_communicator.size() == 1) group.per_communicator.front().comm->note_heard();
-    return status.throw_if_bad();
-  }
-  const auto outcome = enqueue_on_streams(group.streams, std::move(group.per_communicator));
-  lock.unlock();
-  if (group.blocks) outcome->wait().throw_if_bad();
+  run_on_windows(group.on_windows, false);
+  if (!group.per_communicator.empty()) run_calls(group);
+  run_on_windows(group.on_windows, true);
 }
 
 }  // namespace tutti::comm

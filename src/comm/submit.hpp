@@ -15,6 +15,13 @@ class Stream;
 /// it only collects the call. Throws the first mistake in the call and, if it blocks, the call's error.
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream);
 
+/// A call on a window, likewise. In a group those that wait for signals run last, all others first.
+void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Window>& window, const OneSided& call,
+            const std::shared_ptr<Stream>& stream);
+/// Communicator::register_window and deregister_window; not within a group.
+std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes);
+void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window);
+
 /// How the communicator's last call was executed; waits for earlier calls.
 CallInfo last_call(Communicator& comm);
 /// Bytes that this rank's calls have sent. Waits for the calls before it.

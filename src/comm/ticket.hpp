@@ -2,11 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <utility>
 
 #include "comm/communicator.hpp"
 
 namespace tutti::comm {
+
+/// All tickets of a group are taken under one lock, else two groups could wait for each other. A ticket is also taken
+/// and enqueued on a stream under that lock, else the stream could run a later ticket first.
+inline std::mutex& ticket_mutex() {
+  static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
+  return *kMutex;
+}
 
 /// Waits until a communicator serves the ticket; ends it on every path.
 class TicketGuard {

@@ -228,6 +228,10 @@ std::optional<Fd> Endpoint::take_stream(Rank peer, const std::string& label) {
   return client_->streams().take(peer, label);
 }
 
+void Endpoint::receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) {
+  client_->streams().receive(label, std::move(take));
+}
+
 void Endpoint::confirm_process(Rank peer, Deadline deadline) {
   check_usable();
   if (control_.client(name(), peer)) return;

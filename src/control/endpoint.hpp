@@ -153,6 +153,7 @@ class Endpoint final : public transports::Wireup {
   std::vector<transports::Path> paths(Rank peer) const override;
   Fd open_stream_over(const transports::Path& path, Rank peer, const std::string& label, Deadline deadline) override;
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
+  void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) override;
   void serve(const std::string& service, Service answer) override;
   /// Waits until `peer` offers the service, then for its reply.
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;

@@ -124,7 +124,20 @@ void Streams::park(Rank from, const std::string& label, Fd& fd) {
   const std::lock_guard lock(mutex_);
   ParkedFd stream(fd);
   if (send_now(stream.get(), accepted) != static_cast<ptrdiff_t>(accepted.size())) return;
+  if (const auto taker = takers_.find(label); taker != takers_.end()) return taker->second(from, stream.take());
   parked_[{from, label}].push_back(std::move(stream));
+}
+
+void Streams::receive(const std::string& label, std::function<void(Rank from, Fd stream)> take) {
+  const std::lock_guard lock(mutex_);
+  takers_.erase(label);
+  if (!take) return;
+  for (auto& [key, streams] : parked_) {
+    if (key.second != label) continue;
+    for (ParkedFd& stream : streams) take(key.first, stream.take());
+  }
+  std::erase_if(parked_, [&](const auto& parked) { return parked.first.second == label; });
+  takers_.emplace(label, std::move(take));
 }
 
 std::optional<Fd> Streams::take(Rank from, const std::string& label) {

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -83,9 +84,12 @@ class Streams {
   /// Keeps a stream until take(), and sends Accepted. Control thread.
   void park(Rank from, const std::string& label, Fd& fd);
   std::optional<Fd> take(Rank from, const std::string& label);
+  /// See Wireup::receive_streams.
+  void receive(const std::string& label, std::function<void(Rank from, Fd stream)> take);
 
  private:
   std::mutex mutex_;
+  std::map<std::string, std::function<void(Rank from, Fd stream)>> takers_;  // by label
   std::map<std::pair<Rank, std::string>, std::deque<ParkedFd>> parked_;
 };
 

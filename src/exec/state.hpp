@@ -23,7 +23,7 @@ class StoreChoice;  // exec/store_choice.hpp
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault, GaveUp };
 
 /// What a lane waits for. Exchange: the control plane, not a link.
-enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange };
+enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange, Signal };
 
 enum class FaultKind : uint32_t {
   None,

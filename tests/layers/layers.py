@@ -15,7 +15,7 @@ FLOORS = {
     "src/train/planner": 9, "src/train": 9, "src/compat": 9,
     "src/capi": 8,
     "src/comm": 7,
-    "src/select": 6, "src/sim": 6, "src/proof": 6, "src/control": 6,
+    "src/select": 6, "src/sim": 6, "src/proof": 6, "src/control": 6, "src/rma": 6,
     "src/exec": 5,
     "algorithms": 4, "transports": 4,
     "src/plan": 3, "src/link": 3,

@@ -1,0 +1,90 @@
+// A rank's window as its communicator has it, and the one-sided calls on it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/observer.hpp"
+#include "exec/pending.hpp"
+#include "exec/wait.hpp"
+#include "rma/channel.hpp"
+#include "rma/target.hpp"
+#include "rma/window.hpp"
+
+namespace tutti::comm {
+
+/// Only the thread whose ticket is served uses it.
+struct Window {
+  Window(uint64_t window_number, void* memory, uint64_t bytes, Rank ranks)
+      : number(window_number), own(memory, bytes, ranks), taken(static_cast<size_t>(ranks)) {}
+
+  const uint64_t number;  ///< of the call that made it
+  rma::OwnPart own;
+  std::optional<rma::Window> parts;                        ///< of all ranks; empty: deregistered
+  std::vector<std::array<uint64_t, rma::kSignals>> taken;  ///< signals that calls have waited for, by rank
+};
+
+/// What a rank's windows share.
+struct WindowServices {
+  explicit WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
+      : target(rma::Target::open(wireup)), channels(wireup, failed) {}
+  ~WindowServices() { target->close(); }
+
+  const std::shared_ptr<rma::Target> target;
+  rma::Channels channels;
+};
+
+/// A call on a window.
+struct OneSided {
+  enum class What : uint8_t { Put, Get, Signal, PutSignal, WaitSignal, Add, CompareSwap, Flush };
+  static constexpr Rank kAllPeers = -1;
+
+  What what = What::Flush;
+  Rank peer = 0;                       ///< Flush: or kAllPeers
+  uint32_t signal = 0;                 ///< its number
+  const void* source = nullptr;        ///< of a put
+  void* into = nullptr;                ///< of a get; the word before Add and CompareSwap, or null
+  uint64_t bytes = 0, offset = 0;      ///< in the peer's part
+  uint64_t count = 0;                  ///< signals to wait for
+  uint64_t operand = 0, expected = 0;  ///< of Add and CompareSwap
+
+  bool waits() const { return what == What::WaitSignal; }
+};
+
+/// "put(4096 bytes, to rank 1 at offset 0)".
+std::string describe(const OneSided& call);
+
+/// Waits until so many signals have arrived.
+class SignalWait final : public exec::Pending {
+ public:
+  SignalWait(const std::atomic<uint64_t>& arrived, uint64_t wanted, Rank from, const std::atomic<uint32_t>& failed,
+             const exec::Backoff& backoff, exec::Observer& observer)
+      : arrived_(arrived), wanted_(wanted), from_(from), failed_(failed), backoff_(backoff), observer_(observer) {
+    done_ = false;
+  }
+
+  bool poll() override {
+    done_ = done_ || arrived_.load(std::memory_order_acquire) >= wanted_;
+    return done_;
+  }
+  void wait() override;
+  void abort() override {}
+  void check_failure(double seconds) override;
+  void check_stall(double seconds, uint64_t stall_id) override;
+  bool sleep(double) override { return false; }
+
+ private:
+  const std::atomic<uint64_t>& arrived_;
+  const uint64_t wanted_;
+  const Rank from_;
+  const std::atomic<uint32_t>& failed_;
+  const exec::Backoff& backoff_;
+  exec::Observer& observer_;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,27 @@
+// Calls on windows that are to run: at once, on a stream, or at the end of a group.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/window.hpp"
+
+namespace tutti::comm {
+
+class Stream;
+
+/// A call on a window.
+struct WindowCall {
+  std::shared_ptr<Communicator> comm;
+  std::shared_ptr<Window> window;
+  OneSided call;
+  std::shared_ptr<Stream> stream;
+};
+
+/// Runs it, or passes it to its stream. Throws its error.
+void run_on_window(const WindowCall& of);
+/// Those that wait for signals, or the others, in their order.
+void run_on_windows(const std::vector<WindowCall>& calls, bool waits);
+
+}  // namespace tutti::comm

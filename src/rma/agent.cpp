@@ -1,0 +1,225 @@
+#include "rma/agent.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "base/format.hpp"
+#include "base/limits.hpp"
+#include "base/log.hpp"
+#include "base/per_process.hpp"
+#include "base/socket.hpp"
+
+namespace tutti::rma {
+namespace {
+
+constexpr uint64_t kChunk = 256 << 10;  // bytes that are moved without a look at other clients, …
+constexpr int kTurns = 16;              // … so many times
+constexpr uint64_t kWord = sizeof(uint64_t);
+
+bool is_within(uint64_t offset, uint64_t bytes, uint64_t all) { return offset <= all && bytes <= all - offset; }
+
+}  // namespace
+
+/// One rank's stream. Requests are carried out in order.
+class Agent::Client {
+ public:
+  Client(Fd stream, Rank from, std::shared_ptr<Target> target)
+      : stream_(std::move(stream)), from_(from), target_(std::move(target)) {}
+
+  int fd() const { return stream_.get(); }
+  short events() const { return is_sending() ? POLLOUT : POLLIN; }
+
+  /// Does what can be done now. False: the stream has ended.
+  bool step() {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const Progress progress = is_sending() ? send() : left_ > 0 ? receive() : read_request();
+      if (progress == Progress::Ended) return false;
+      if (progress == Progress::None) return true;
+    }
+    return true;
+  }
+
+ private:
+  enum class Progress { None, Some, Ended };
+  using Outcome = Reply::Outcome;
+
+  bool is_sending() const { return reply_sent_ < sizeof reply_ || to_send_ > 0; }
+
+  static Progress of(ptrdiff_t moved) {
+    return moved < 0 ? Progress::Ended : moved == 0 ? Progress::None : Progress::Some;
+  }
+
+  Progress read_request() {
+    char* const bytes = reinterpret_cast<char*>(&request_);
+    const ptrdiff_t got = recv_now(fd(), bytes + have_, sizeof request_ - have_);
+    if (got <= 0) return of(got);
+    have_ += static_cast<size_t>(got);
+    if (have_ < sizeof request_) return Progress::Some;
+    have_ = 0;
+    if (request_.magic == Request::kMagic && carry_out()) return Progress::Some;
+    log_warn("rank {} sent a request on a window that is none: its stream is closed", from_);
+    return Progress::Ended;
+  }
+
+  /// False if there is no such request.
+  bool carry_out() {
+    offset_ = request_.offset;
+    switch (request_.what) {
+      case Request::What::Put:
+        left_ = request_.bytes;
+        return true;
+      case Request::What::Get:
+        reply(look([](const Target::Exposed&) {}), 0);
+        to_send_ = reply_.outcome == Outcome::Done ? request_.bytes : 0;
+        return true;
+      case Request::What::Signal:
+        if (request_.operand >= kSignals) return false;
+        request_.bytes = 0;
+        note(look([&](const Target::Exposed& part) {
+          std::atomic<uint64_t>& arrived = part.signals[from_].arrived[request_.operand];
+          arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        }));
+        return true;
+      case Request::What::Add:
+      case Request::What::CompareSwap:
+        return change_word();
+      case Request::What::Flush:
+        reply(std::exchange(failed_, Outcome::Done), 0);
+        return true;
+    }
+    return false;
+  }
+
+  bool change_word() {
+    request_.bytes = kWord;
+    if (request_.offset % kWord != 0) return false;
+    uint64_t before = request_.expected;
+    const Outcome outcome = look([&](const Target::Exposed& part) {
+      const std::atomic_ref word(*reinterpret_cast<uint64_t*>(part.memory + request_.offset));
+      if (request_.what == Request::What::Add) {
+        before = word.fetch_add(request_.operand);
+      } else {
+        word.compare_exchange_strong(before, request_.operand);
+      }
+    });
+    reply(outcome, before);
+    return true;
+  }
+
+  /// Calls use(part) if the part has the request's bytes.
+  template <class Use>
+  Outcome look(Use&& use) {
+    Outcome outcome = Outcome::NoWindow;
+    target_->with(request_.window, [&](const Target::Exposed& part) {
+      outcome = is_within(request_.offset, request_.bytes, part.bytes) ? Outcome::Done : Outcome::OutOfRange;
+      if (outcome == Outcome::Done) use(part);
+    });
+    return outcome;
+  }
+
+  void note(Outcome outcome) {
+    if (failed_ == Outcome::Done) failed_ = outcome;
+  }
+
+  void reply(Outcome outcome, uint64_t value) {
+    reply_ = {.outcome = outcome, .value = value};
+    reply_sent_ = 0;
+  }
+
+  /// Bytes of a put: into the window, or nowhere if they have no place there.
+  Progress receive() {
+    const uint64_t chunk = std::min(left_, kChunk);
+    ptrdiff_t got = 0;
+    const Outcome outcome =
+        look([&](const Target::Exposed& part) { got = recv_now(fd(), part.memory + offset_, chunk); });
+    if (outcome != Outcome::Done) {
+      note(outcome);
+      char nowhere[4096];
+      got = recv_now(fd(), nowhere, std::min<uint64_t>(chunk, sizeof nowhere));
+    }
+    if (got > 0) {
+      offset_ += static_cast<uint64_t>(got);
+      left_ -= static_cast<uint64_t>(got);
+    }
+    return of(got);
+  }
+
+  /// The reply, then the bytes of a get.
+  Progress send() {
+    if (reply_sent_ < sizeof reply_) {
+      const std::string_view rest(reinterpret_cast<const char*>(&reply_) + reply_sent_, sizeof reply_ - reply_sent_);
+      const ptrdiff_t sent = send_now(fd(), rest);
+      if (sent > 0) reply_sent_ += static_cast<size_t>(sent);
+      return of(sent);
+    }
+    ptrdiff_t sent = -1;  // the window is gone: the other end must not take anything else for its bytes
+    look([&](const Target::Exposed& part) {
+      const auto* const from = reinterpret_cast<const char*>(part.memory) + offset_;
+      sent = send_now(fd(), std::string_view(from, std::min(to_send_, kChunk)));
+    });
+    if (sent > 0) {
+      offset_ += static_cast<uint64_t>(sent);
+      to_send_ -= static_cast<uint64_t>(sent);
+    }
+    return of(sent);
+  }
+
+  const Fd stream_;
+  const Rank from_;
+  const std::shared_ptr<Target> target_;
+  Request request_;
+  size_t have_ = 0;      // bytes of it
+  uint64_t offset_ = 0;  // of the next byte of a put or get
+  uint64_t left_ = 0;    // bytes of a put to come
+  Reply reply_;
+  size_t reply_sent_ = sizeof(Reply);  // bytes of it
+  uint64_t to_send_ = 0;               // bytes of a get that follow it
+  Outcome failed_ = Outcome::Done;     // the first of the requests without an answer
+};
+
+Agent& Agent::of_this_process() { return tutti::of_this_process<Agent>(); }
+
+Agent::Agent() = default;
+
+void Agent::serve(Fd stream, Rank from, std::shared_ptr<Target> target) {
+  const std::lock_guard lock(mutex_);
+  new_.push_back(std::make_unique<Client>(std::move(stream), from, std::move(target)));
+  if (!wake_) {
+    wake_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!wake_) throw_system("open an eventfd", errno);
+    start_thread<std::thread>([this] { work(); }).detach();  // it outlives main(), as the control thread does
+  }
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void Agent::take_new() {
+  const std::lock_guard lock(mutex_);
+  for (auto& client : new_) known_.push_back(std::move(client));
+  new_.clear();
+}
+
+void Agent::work() {
+  std::vector<pollfd> ready;
+  for (;;) {
+    ready.assign(1, {.fd = wake_.get(), .events = POLLIN, .revents = 0});
+    for (const auto& client : known_) ready.push_back({.fd = client->fd(), .events = client->events(), .revents = 0});
+    if (::poll(ready.data(), ready.size(), -1) < 0) continue;
+    for (size_t i = ready.size() - 1; i > 0; --i) {
+      if (ready[i].revents != 0 && !known_[i - 1]->step()) known_.erase(known_.begin() + static_cast<ptrdiff_t>(i - 1));
+    }
+    if (ready.front().revents == 0) continue;
+    uint64_t count = 0;
+    (void)!::read(wake_.get(), &count, sizeof count);
+    take_new();
+  }
+}
+
+}  // namespace tutti::rma

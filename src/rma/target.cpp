@@ -1,0 +1,55 @@
+#include "rma/target.hpp"
+
+#include <utility>
+
+#include "link/mapped_memory.hpp"
+#include "rma/agent.hpp"
+#include "transports/pod_text.hpp"
+
+namespace tutti::rma {
+
+std::shared_ptr<Target> Target::open(transports::Wireup& wireup) {
+  const std::shared_ptr<Target> target(new Target);
+  target->wireup_ = &wireup;
+  const std::weak_ptr<Target> weak = target;
+  wireup.serve(kMapService, [weak](Rank, const std::string& request) {
+    const auto self = weak.lock();
+    return self == nullptr ? transports::Wireup::Reply{"the rank has left", Fd()} : self->answer(request);
+  });
+  wireup.receive_streams(kStreamLabel, [weak](Rank from, Fd stream) {
+    if (auto self = weak.lock()) Agent::of_this_process().serve(std::move(stream), from, std::move(self));
+  });
+  return target;
+}
+
+void Target::close() {
+  wireup_->receive_streams(kStreamLabel, nullptr);
+  wireup_->serve(kMapService, nullptr);
+  const std::lock_guard lock(mutex_);
+  parts_.clear();
+}
+
+void Target::expose(uint64_t window, const Exposed& part) {
+  const std::lock_guard lock(mutex_);
+  parts_[window] = part;
+}
+
+void Target::withdraw(uint64_t window) {
+  const std::lock_guard lock(mutex_);
+  parts_.erase(window);
+}
+
+transports::Wireup::Reply Target::answer(const std::string& bytes) {
+  MapRequest request;
+  if (!transports::unpack(bytes, request)) return {"the request is invalid", Fd()};
+  bool exposed = false;
+  with(request.window, [&](const Exposed& part) {
+    exposed = request.region != 0 && (request.region == part.region || request.region == part.signal_region);
+  });
+  if (!exposed) return {"there is no such window", Fd()};
+  link::SharedMemory::Exported region = link::SharedMemory::of_this_process().export_region(request.region);
+  if (!region.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
+  return {transports::pack(MapReply{.bytes = region.bytes}), std::move(region.fd)};
+}
+
+}  // namespace tutti::rma

@@ -1,0 +1,67 @@
+// A rank's parts of its communicator's windows, as other ranks reach them: processes of this host map them, and those
+// of other hosts send requests, which this process's agent carries out (rma/agent.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "rma/part.hpp"
+#include "transports/wireup.hpp"
+
+namespace tutti::rma {
+
+class Target : public std::enable_shared_from_this<Target> {
+ public:
+  struct Exposed {
+    std::byte* memory = nullptr;
+    uint64_t bytes = 0;
+    SignalLine* signals = nullptr;
+    uint64_t region = 0, signal_region = 0;  ///< of SharedMemory, that peers may map
+  };
+
+  /// Its requests come over `wireup`, which must outlive close().
+  static std::shared_ptr<Target> open(transports::Wireup& wireup);
+  /// No request is carried out any more.
+  void close();
+
+  void expose(uint64_t window, const Exposed& part);
+  /// When it returns, nothing writes to that part any more but processes of this host that have mapped it.
+  void withdraw(uint64_t window);
+
+  // ---- for the agent
+  /// Calls work(part, lock) while the part is sure to stay; false if there is no such window (any more).
+  template <class Work>
+  bool with(uint64_t window, Work&& work) {
+    const std::lock_guard lock(mutex_);
+    const auto found = parts_.find(window);
+    if (found == parts_.end()) return false;
+    work(found->second);
+    return true;
+  }
+
+ private:
+  Target() = default;
+  transports::Wireup::Reply answer(const std::string& request);
+
+  transports::Wireup* wireup_ = nullptr;
+  std::mutex mutex_;
+  std::map<uint64_t, Exposed> parts_;
+};
+
+/// What a peer of this host asks for to map a region: the answer brings its descriptor.
+struct MapRequest {
+  uint64_t window = 0, region = 0;
+};
+struct MapReply {
+  static constexpr uint64_t kMagic = 0x3170616d616d72;
+  uint64_t magic = kMagic;
+  uint64_t bytes = 0;
+};
+inline constexpr const char* kMapService = "rma-map";
+inline constexpr const char* kStreamLabel = "rma";
+
+}  // namespace tutti::rma

@@ -1,0 +1,206 @@
+#include "rma/window.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "link/mapped_memory.hpp"
+#include "reduce/fold.hpp"
+#include "transports/pod_text.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::rma {
+namespace {
+
+using link::SharedMemory;
+
+/// Zeroed. Memory that peers can map, if there is some.
+SignalLine* make_signals(Rank ranks) {
+  const uint64_t bytes = static_cast<uint64_t>(ranks) * sizeof(SignalLine);
+  SharedMemory& shared = SharedMemory::of_this_process();
+  try {
+    return static_cast<SignalLine*>(shared.allocate(bytes, SharedMemory::Kind::Mapped));
+  } catch (const Error&) {  // peers send requests then
+    return static_cast<SignalLine*>(shared.allocate(bytes));
+  }
+}
+
+/// Words of the peer are read and written while it, and others, do so.
+std::atomic_ref<uint64_t> word_at(std::byte* memory, uint64_t offset) {
+  return std::atomic_ref(*reinterpret_cast<uint64_t*>(memory + offset));
+}
+
+void move_bytes(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
+
+}  // namespace
+
+OwnPart::OwnPart(void* memory, uint64_t bytes, Rank ranks)
+    : memory_(static_cast<std::byte*>(memory)), signals_(make_signals(ranks)) {
+  part_ = {
+      .bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory), .signals = reinterpret_cast<uint64_t>(signals_)};
+  const SharedMemory& shared = SharedMemory::of_this_process();
+  const link::SharedRegion region = shared.find(memory, bytes);
+  const link::SharedRegion signals = shared.find(signals_, static_cast<uint64_t>(ranks) * sizeof(SignalLine));
+  if (region.id == 0 || signals.id == 0) return;
+  part_.region = region.id;
+  part_.offset = static_cast<uint64_t>(memory_ - reinterpret_cast<const std::byte*>(region.base));
+  part_.signal_region = signals.id;
+}
+
+OwnPart::~OwnPart() { SharedMemory::of_this_process().release(signals_); }
+
+Target::Exposed OwnPart::exposed() const {
+  return {.memory = memory_,
+          .bytes = part_.bytes,
+          .signals = signals_,
+          .region = part_.region,
+          .signal_region = part_.signal_region};
+}
+
+bool OwnPart::cut_off() {
+  SharedMemory& shared = SharedMemory::of_this_process();
+  const link::SharedRegion region = shared.find(memory_, part_.bytes);
+  if (part_.region == 0 || region.id == 0 || part_.bytes == 0) return true;  // nobody has it mapped, or it was cut off
+  const auto bytes = static_cast<size_t>(region.pages_end - region.pages);
+  const std::vector<unsigned char> kept(region.pages, region.pages_end);
+  if (!shared.renew(region.pages, region.pages_end)) return false;
+  std::memcpy(const_cast<unsigned char*>(region.pages), kept.data(), bytes);
+  return bytes >= part_.bytes;
+}
+
+Window::Window(uint64_t number, transports::Wireup& wireup, Channels& channels, std::vector<Part> parts,
+               Deadline deadline)
+    : number_(number), wireup_(wireup), channels_(channels), parts_(std::move(parts)), peers_(parts_.size()) {
+  for (size_t peer = 0; peer < parts_.size(); ++peer) reach(static_cast<Rank>(peer), deadline);
+}
+
+/// Finds out whether loads and stores reach the peer's part.
+void Window::reach(Rank rank, Deadline deadline) {
+  const Part& part = parts_[rank];
+  Peer& peer = peers_[rank];
+  const transports::ProcessId &here = wireup_.process_id(wireup_.rank()), &there = wireup_.process_id(rank);
+  if (here == there) {
+    peer.memory = reinterpret_cast<std::byte*>(part.memory);
+    peer.line = reinterpret_cast<SignalLine*>(part.signals) + wireup_.rank();
+    return;
+  }
+  if (here.host != there.host || part.region == 0 || part.signal_region == 0) return;
+  try {
+    peer.memory_file = map(rank, part.region, deadline);
+    peer.signal_file = map(rank, part.signal_region, deadline);
+  } catch (const Error& error) {
+    log_info("window: rank {}'s part cannot be mapped, so requests are sent to it: {}", rank, error.what());
+    return;
+  }
+  const uint64_t lines = static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine);
+  const uint64_t room = peer.memory_file.bytes();
+  if (part.offset > room || part.bytes > room - part.offset || peer.signal_file.bytes() < lines) {
+    throw_error(Code::ProtocolError, "rank {}'s part of the window does not lie in the memory that it gave", rank);
+  }
+  peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
+  peer.line = reinterpret_cast<SignalLine*>(peer.signal_file.base()) + wireup_.rank();
+}
+
+link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
+  wireup_.confirm_process(peer, deadline);
+  transports::Wireup::Reply reply =
+      wireup_.ask(peer, kMapService, transports::pack(MapRequest{.window = number_, .region = region}), deadline);
+  MapReply answer;
+  if (!transports::unpack(reply.bytes, answer) || answer.magic != MapReply::kMagic) {
+    throw_error(Code::Unsupported, "it says: {}", transports::printable_reply(reply.bytes));
+  }
+  return link::Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer));
+}
+
+void Window::check(Rank peer, uint64_t offset, uint64_t bytes) const {
+  const uint64_t all = parts_[peer].bytes;
+  if (offset <= all && bytes <= all - offset) return;
+  throw_error(Code::InvalidArgument, "{} bytes at offset {} do not lie in rank {}'s part of the window, of {} bytes",
+              bytes, offset, peer, all);
+}
+
+Request Window::request(Request::What what) const { return {.what = what, .window = number_}; }
+
+/// The answer's value.
+uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> into, Deadline deadline) {
+  Channel& channel = channels_.to(peer, deadline);
+  channel.send(request, {}, deadline);
+  const Reply reply = channel.receive(into, deadline);
+  switch (reply.outcome) {
+    case Reply::Outcome::Done:
+      return reply.value;
+    case Reply::Outcome::NoWindow:
+      throw_error(Code::InvalidUsage, "rank {} has deregistered the window", peer);
+    case Reply::Outcome::OutOfRange:
+      break;
+  }
+  throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window", peer);
+}
+
+void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, Deadline deadline) {
+  check(rank, offset, source.size());
+  Peer& peer = peers_[rank];
+  if (peer.memory != nullptr) return move_bytes(peer.memory + offset, source.data(), source.size());
+  Request put = request(Request::What::Put);
+  put.offset = offset;
+  put.bytes = source.size();
+  peer.is_dirty = true;
+  channels_.to(rank, deadline).send(put, source, deadline);
+}
+
+void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, Deadline deadline) {
+  check(rank, offset, into.size());
+  const Peer& peer = peers_[rank];
+  if (peer.memory != nullptr) return move_bytes(into.data(), peer.memory + offset, into.size());
+  Request get = request(Request::What::Get);
+  get.offset = offset;
+  get.bytes = into.size();
+  ask(rank, get, into, deadline);
+}
+
+void Window::signal(Rank rank, uint32_t signal, Deadline deadline) {
+  Peer& peer = peers_[rank];
+  if (peer.line != nullptr) {
+    std::atomic<uint64_t>& arrived = peer.line->arrived[signal];
+    return arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  Request request = this->request(Request::What::Signal);
+  request.operand = signal;
+  peer.is_dirty = true;
+  channels_.to(rank, deadline).send(request, {}, deadline);
+}
+
+uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, Deadline deadline) {
+  check(rank, offset, sizeof(uint64_t));
+  if (peers_[rank].memory != nullptr) return word_at(peers_[rank].memory, offset).fetch_add(operand);
+  Request add = request(Request::What::Add);
+  add.offset = offset;
+  add.operand = operand;
+  return ask(rank, add, {}, deadline);
+}
+
+uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, uint64_t offset, Deadline deadline) {
+  check(rank, offset, sizeof(uint64_t));
+  if (peers_[rank].memory != nullptr) {
+    word_at(peers_[rank].memory, offset).compare_exchange_strong(expected, desired);
+    return expected;
+  }
+  Request swap = request(Request::What::CompareSwap);
+  swap.offset = offset;
+  swap.operand = desired;
+  swap.expected = expected;
+  return ask(rank, swap, {}, deadline);
+}
+
+void Window::flush(Rank rank, Deadline deadline) {
+  Peer& peer = peers_[rank];
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!peer.is_dirty) return;
+  ask(rank, request(Request::What::Flush), {}, deadline);
+  peer.is_dirty = false;
+}
+
+}  // namespace tutti::rma

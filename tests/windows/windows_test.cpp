@@ -1,0 +1,267 @@
+// One-sided calls, in a job: this program is one rank of those that a launcher has started, or four threads of its own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti {
+namespace {
+
+#define OK(call) EXPECT_EQ((call), tuttiSuccess) << tuttiGetLastError()
+
+/// A rank of the job.
+struct Member {
+  tuttiComm_t comm = nullptr;
+  int rank = 0, ranks = 0;
+
+  explicit Member(tuttiComm_t of) : comm(of) {
+    OK(tuttiCommUserRank(comm, &rank));
+    OK(tuttiCommCount(comm, &ranks));
+  }
+  int next() const { return (rank + 1) % ranks; }
+  int previous() const { return (rank + ranks - 1) % ranks; }
+};
+
+/// Runs `body` as each rank that is in this process.
+void each_rank(const std::function<void(const Member&)>& body) {
+  if (std::getenv("TUTTI_RANK") != nullptr) {
+    tuttiComm_t comm = nullptr;
+    ASSERT_EQ(tuttiCommInitEnv(&comm), tuttiSuccess) << tuttiGetLastError();
+    body(Member(comm));
+    OK(tuttiCommDestroy(comm));
+    return;
+  }
+  constexpr int kRanks = 4;
+  std::vector<tuttiComm_t> comms(kRanks);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), kRanks), tuttiSuccess) << tuttiGetLastError();
+  std::vector<std::jthread> threads;
+  for (tuttiComm_t comm : comms) {
+    threads.emplace_back([&body, comm] {
+      body(Member(comm));
+      OK(tuttiCommDestroy(comm));
+    });
+  }
+}
+
+enum class Memory { Mapped, Ordinary };
+
+/// A window of `words` numbers on each rank.
+class Words {
+ public:
+  Words(const Member& member, size_t words, Memory memory, uint64_t first = 0) : memory_(memory), ordinary_(words) {
+    data = ordinary_.data();
+    if (memory == Memory::Mapped) {
+      void* pointer = nullptr;
+      OK(tuttiMemAllocWithFlags(&pointer, words * sizeof(uint64_t), TUTTI_MEM_MAPPED));
+      data = static_cast<uint64_t*>(pointer);
+    }
+    std::fill_n(data, words, first);
+    OK(tuttiWindowRegister(member.comm, data, words * sizeof(uint64_t), &window));
+  }
+  ~Words() {
+    OK(tuttiWindowDeregister(window));
+    if (memory_ == Memory::Mapped) {
+      OK(tuttiMemFree(data));
+    }
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  tuttiWindow_t window = nullptr;
+  uint64_t* data = nullptr;
+
+ private:
+  const Memory memory_;
+  std::vector<uint64_t> ordinary_;
+};
+
+uint64_t value_of(int rank, uint64_t round, size_t i) {
+  return (static_cast<uint64_t>(rank) << 48) + (round << 32) + i;
+}
+
+std::vector<uint64_t> values(int rank, uint64_t round, size_t count) {
+  std::vector<uint64_t> all(count);
+  for (size_t i = 0; i < count; ++i) all[i] = value_of(rank, round, i);
+  return all;
+}
+
+/// Each rank puts into the next one's part, again and again: what a signal announces is there.
+void put_and_signal(const Member& me, Memory memory, size_t count, uint64_t rounds) {
+  Words words(me, count + 1, memory);
+  for (uint64_t round = 1; round <= rounds; ++round) {
+    const auto mine = values(me.rank, round, count);
+    OK(tuttiPutSignal(mine.data(), count * sizeof(uint64_t), me.next(), sizeof(uint64_t), 1, words.window, nullptr));
+    OK(tuttiWaitSignal(me.previous(), 1, 1, words.window, nullptr));
+    const std::vector<uint64_t> got(words.data + 1, words.data + 1 + count);
+    ASSERT_EQ(got, values(me.previous(), round, count)) << "round " << round;
+    OK(tuttiSignal(me.previous(), 2, words.window, nullptr));  // it may put again
+    OK(tuttiWaitSignal(me.next(), 2, 1, words.window, nullptr));
+  }
+  EXPECT_EQ(words.data[0], 0u) << "nobody has put anything there";
+}
+
+TEST(Windows, WhatASignalAnnouncesIsThere) {
+  each_rank([](const Member& me) {
+    put_and_signal(me, Memory::Mapped, 5, 200);
+    put_and_signal(me, Memory::Ordinary, 5, 200);
+    put_and_signal(me, Memory::Mapped, 300'000, 3);
+    put_and_signal(me, Memory::Ordinary, 300'000, 3);
+  });
+}
+
+TEST(Windows, GetsWhatWasPutByAnother) {
+  each_rank([](const Member& me) {
+    for (const Memory memory : {Memory::Mapped, Memory::Ordinary}) {
+      Words words(me, 1000, memory);
+      const auto mine = values(me.rank, 7, 1000);
+      OK(tuttiPut(mine.data(), 8000, me.next(), 0, words.window, nullptr));
+      OK(tuttiWindowBarrier(words.window, nullptr));
+      std::vector<uint64_t> got(999);
+      OK(tuttiGet(got.data(), 999 * 8, me.previous(), 8, words.window, nullptr));
+      auto expected = values((me.previous() + me.ranks - 1) % me.ranks, 7, 1000);
+      expected.erase(expected.begin());
+      EXPECT_EQ(got, expected);
+      OK(tuttiWindowBarrier(words.window, nullptr));
+    }
+  });
+}
+
+TEST(Windows, AtomicStepsOfAllRanksAddUp) {
+  each_rank([](const Member& me) {
+    constexpr uint64_t kRounds = 500;
+    for (const Memory memory : {Memory::Mapped, Memory::Ordinary}) {
+      Words words(me, 2, memory);
+      std::vector<uint64_t> before;
+      for (uint64_t i = 0; i < kRounds; ++i) {
+        uint64_t was = 0;
+        OK(tuttiAtomicAdd(1, &was, 0, 0, words.window, nullptr));
+        before.push_back(was);
+        for (uint64_t seen = 0;;) {  // another counter, by comparing
+          const uint64_t expected = seen;
+          OK(tuttiAtomicCompareSwap(expected, expected + 2, &seen, 0, 8, words.window, nullptr));
+          if (seen == expected) break;
+        }
+      }
+      EXPECT_TRUE(std::is_sorted(before.begin(), before.end()));
+      OK(tuttiWindowBarrier(words.window, nullptr));
+      if (me.rank != 0) continue;
+      EXPECT_EQ(words.data[0], kRounds * static_cast<uint64_t>(me.ranks));
+      EXPECT_EQ(words.data[1], 2 * kRounds * static_cast<uint64_t>(me.ranks));
+    }
+  });
+}
+
+TEST(Windows, CallsOfAGroupMayWaitForEachOther) {
+  each_rank([](const Member& me) {
+    Words words(me, 1, Memory::Mapped);
+    const auto mine = static_cast<uint64_t>(me.rank + 1);
+    OK(tuttiGroupStart());
+    OK(tuttiWaitSignal(me.previous(), 0, 1, words.window, nullptr));
+    OK(tuttiPutSignal(&mine, 8, me.next(), 0, 0, words.window, nullptr));
+    OK(tuttiGroupEnd());
+    EXPECT_EQ(words.data[0], static_cast<uint64_t>(me.previous() + 1));
+  });
+}
+
+TEST(Windows, CallsOnAStreamRunInOrder) {
+  each_rank([](const Member& me) {
+    Words words(me, 1, Memory::Mapped);
+    tuttiStream_t stream = nullptr;
+    OK(tuttiStreamCreate(&stream));
+    uint64_t mine = static_cast<uint64_t>(me.rank + 1), got = 0;
+    OK(tuttiPutSignal(&mine, 8, me.next(), 0, 0, words.window, stream));
+    OK(tuttiWaitSignal(me.previous(), 0, 1, words.window, stream));
+    OK(tuttiGet(&got, 8, me.rank, 0, words.window, stream));
+    OK(tuttiStreamSynchronize(stream));
+    EXPECT_EQ(got, static_cast<uint64_t>(me.previous() + 1));
+    OK(tuttiStreamDestroy(stream));
+  });
+}
+
+TEST(Windows, PartsMayDifferInSizeAndBeEmpty) {
+  each_rank([](const Member& me) {
+    std::vector<uint64_t> part(static_cast<size_t>(me.rank));
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, part.data(), part.size() * 8, &window));
+    for (int peer = 0; peer < me.ranks; ++peer) {
+      size_t bytes = 1;
+      OK(tuttiWindowSize(window, peer, &bytes));
+      EXPECT_EQ(bytes, static_cast<size_t>(peer) * 8);
+    }
+    OK(tuttiPut(nullptr, 0, 0, 0, window, nullptr));
+    OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// The text of an error.
+std::string refused(tuttiResult_t expected, tuttiResult_t result) {
+  EXPECT_EQ(result, expected) << tuttiGetLastError();
+  return tuttiGetLastError();
+}
+
+TEST(Windows, MistakesAreRefusedAndLoseNothing) {
+  each_rank([](const Member& me) {
+    Words words(me, 2, Memory::Mapped, 5);
+    tuttiWindow_t window = words.window;
+    uint64_t word = 1;
+    const std::string own = "rank " + std::to_string(me.rank) + ": ";
+    EXPECT_EQ(refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 9, window, nullptr)),
+              own + "put(8 bytes, to rank " + std::to_string(me.next()) +
+                  " at offset 9): 8 bytes at offset 9 do not lie in rank " + std::to_string(me.next()) +
+                  "'s part of the window, of 16 bytes");
+    refused(tuttiInvalidArgument, tuttiGet(&word, 8, me.next(), SIZE_MAX, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(&word, SIZE_MAX, me.next(), 8, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(nullptr, 8, me.next(), 0, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiGet(nullptr, 8, me.next(), 0, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.ranks, 0, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(&word, 8, -1, 0, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiSignal(me.next(), TUTTI_SIGNALS, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiSignal(me.next(), -1, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiWaitSignal(me.next(), 0, 0, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiAtomicAdd(1, nullptr, me.next(), 4, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiAtomicAdd(1, nullptr, me.next(), 16, window, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 0, nullptr, nullptr));
+    refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 0, reinterpret_cast<tuttiWindow_t>(&word), nullptr));
+    refused(tuttiInvalidArgument, tuttiWindowRegister(me.comm, nullptr, 8, &window));
+    refused(tuttiInvalidArgument, tuttiWindowRegister(me.comm, &word, SIZE_MAX, &window));
+    OK(tuttiWindowBarrier(words.window, nullptr));
+    EXPECT_EQ(words.data[0], 5u);
+    EXPECT_EQ(words.data[1], 5u);
+  });
+}
+
+TEST(Windows, ADeregisteredOneIsRefused) {
+  each_rank([](const Member& me) {
+    uint64_t word = 0;
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, &word, 8, &window));
+    OK(tuttiWindowDeregister(window));
+    EXPECT_EQ(refused(tuttiInvalidUsage, tuttiWindowDeregister(window)), "the window was deregistered");
+    refused(tuttiInvalidUsage, tuttiFlush(0, window, nullptr));
+  });
+}
+
+TEST(Windows, AddressesReachMappedMemoryOfTheHost) {
+  const bool one_host = std::getenv("TUTTI_FORCE_REMOTE") == nullptr;
+  each_rank([one_host](const Member& me) {
+    Words words(me, 4, Memory::Mapped);
+    void* address = nullptr;
+    OK(tuttiWindowPeer(words.window, me.next(), &address));
+    ASSERT_EQ(address != nullptr, one_host);
+    if (!one_host) return;
+    std::atomic_ref(static_cast<uint64_t*>(address)[3]).store(static_cast<uint64_t>(me.rank) + 9);
+    OK(tuttiWindowBarrier(words.window, nullptr));
+    EXPECT_EQ(words.data[3], static_cast<uint64_t>(me.previous()) + 9);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

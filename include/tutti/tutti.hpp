@@ -2,7 +2,7 @@
 //
 //   element.hpp   what can be moved and folded: element types, ranges and single values
 //   blocks.hpp    where blocks of different lengths lie
-//   memory.hpp    Memory, allocate
+//   memory.hpp    Memory, allocate; window.hpp: one-sided calls
 //   stream.hpp    Stream, Event
 //   reduce_op.hpp PreMulSum and built-in operators
 //   check.hpp     codes to exceptions
@@ -33,6 +33,7 @@
 #include "tutti/stream.hpp"
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
+#include "tutti/window.hpp"
 
 namespace tutti {
 

@@ -35,7 +35,8 @@ const char* waits_for(exec::Await await) {
 
 /// "rank 3 (a message) at lane 0, step 2 of 4, round 1 of 8"
 std::string awaited(const exec::Stall& stall) {
-  if (stall.await == exec::Await::Signal) return fmt::format("a signal of rank {}", stall.peer);
+  if (stall.await == exec::Await::Signal || stall.await == exec::Await::FarSignal)
+    return fmt::format("a signal of rank {}", stall.peer);
   const std::string replica =
       stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
   return fmt::format("rank {} ({}) at {}lane {}, step {}{}, round {} of {}", stall.peer, waits_for(stall.await),
@@ -385,15 +386,18 @@ std::string CallDiagnostics::describe_activity(Rank peer) const {
 std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
   std::string text = fmt::format("rank {} waited {:.1f} s for {}", endpoint_.rank(), stall.seconds, awaited(stall));
+  const std::string waits = stalls_.follow_awaited();
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);
   } else if (call_ != 0 && board_->begun < call_) {
     text += fmt::format("; rank {} is alive and has not entered call {}", stall.peer, call_);
     if (board_->last) text += fmt::format(" (its last call: {})", describe(*board_->last));
-  } else {
+  } else if (waits.empty()) {
     text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
+  } else {
+    text += fmt::format("; rank {} is alive", stall.peer);
   }
-  if (const std::string waits = stalls_.follow_awaited(); !waits.empty()) text += "; " + waits;
+  if (!waits.empty()) text += "; " + waits;
   return text +
          fmt::format(" (communicator: {}). Raise {} if it may take longer.", title(), timeouts_.setting_of_calls());
 }

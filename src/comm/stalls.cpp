@@ -138,6 +138,8 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
                          uint64_t number) const {
   const bool absent = number != 0 && reply.begun < number;
   if (on.await == exec::Await::Exchange && reply.ticket != 0) return absent ? reply.ticket : 0;
+  if (on.await == exec::Await::FarSignal) return 0;                               // it may be on its way
+  if (on.await == exec::Await::Signal && reply.ticket != 0) return reply.ticket;  // it arrives at once
   if (reply.ticket != 0) {
     const auto mine = std::find_if(links_.begin(), links_.end(), [&](const control::LinkCounts& link) {
       return link.peer == on.peer && link.link_lane == on.link_lane;

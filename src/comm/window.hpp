@@ -62,9 +62,16 @@ std::string describe(const OneSided& call);
 /// Waits until so many signals have arrived.
 class SignalWait final : public exec::Pending {
  public:
-  SignalWait(const std::atomic<uint64_t>& arrived, uint64_t wanted, Rank from, const std::atomic<uint32_t>& failed,
-             const exec::Backoff& backoff, exec::Observer& observer)
-      : arrived_(arrived), wanted_(wanted), from_(from), failed_(failed), backoff_(backoff), observer_(observer) {
+  /// `await`: Signal if one that was sent has arrived at once, else FarSignal.
+  SignalWait(const std::atomic<uint64_t>& arrived, uint64_t wanted, Rank from, exec::Await await,
+             const std::atomic<uint32_t>& failed, const exec::Backoff& backoff, exec::Observer& observer)
+      : arrived_(arrived),
+        wanted_(wanted),
+        from_(from),
+        await_(await),
+        failed_(failed),
+        backoff_(backoff),
+        observer_(observer) {
     done_ = false;
   }
 
@@ -82,6 +89,7 @@ class SignalWait final : public exec::Pending {
   const std::atomic<uint64_t>& arrived_;
   const uint64_t wanted_;
   const Rank from_;
+  const exec::Await await_;
   const std::atomic<uint32_t>& failed_;
   const exec::Backoff& backoff_;
   exec::Observer& observer_;

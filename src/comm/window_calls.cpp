@@ -72,10 +72,10 @@ void SignalWait::check_failure(double) {
 
 void SignalWait::check_stall(double seconds, uint64_t stall_id) {
   if (done_) return;
-  exec::Stall stall{.await = exec::Await::Signal, .peer = from_};
+  exec::Stall stall{.await = await_, .peer = from_};
   stall.seconds = seconds;
   stall.id = stall_id;
-  stall.all = {{.peer = from_, .await = exec::Await::Signal}};
+  stall.all = {{.peer = from_, .await = await_}};
   Status status = observer_.stalled(stall);
   if (status.ok()) return;
   status_ = std::move(status);
@@ -201,8 +201,9 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
 
 void Communicator::await_signal(Window& window, const OneSided& call) {
   uint64_t& taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  SignalWait wait(window.own.from(call.peer).arrived[call.signal], taken + call.count, call.peer, failed_, backoff_,
-                  diagnostics_);
+  const bool near = window.parts->address(call.peer) != nullptr;
+  SignalWait wait(window.own.from(call.peer).arrived[call.signal], taken + call.count, call.peer,
+                  near ? exec::Await::Signal : exec::Await::FarSignal, failed_, backoff_, diagnostics_);
   if (!wait.poll()) {
     diagnostics_.begin_other(describe(call));
     wait.wait();

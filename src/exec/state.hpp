@@ -22,8 +22,9 @@ class StoreChoice;  // exec/store_choice.hpp
 /// GaveUp: the host has ended the call while the group waited amid a move.
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault, GaveUp };
 
-/// What a lane waits for. Exchange: the control plane, not a link.
-enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange, Signal };
+/// What a lane waits for. Exchange: the control plane, not a link. A Signal of a window arrives when it is sent, a
+/// FarSignal later; no lane waits for them.
+enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange, Signal, FarSignal };
 
 enum class FaultKind : uint32_t {
   None,

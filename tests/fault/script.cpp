@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -170,6 +171,7 @@ class Player {
     if (name == "wait") return go() ? tuttiSuccess : tuttiInternalError;
     if (name == "fill") return fill();
     if (name == "intact") return intact();
+    if (const auto result = call_on_window(name, words, line.ends_with(" mapped"))) return *result;
     words >> count >> type_name;
     const tuttiDataType_t type = type_named(type_name);
     const size_t all = count * static_cast<size_t>(ranks_);
@@ -189,6 +191,28 @@ class Player {
     if (name == "send") return tuttiSend(in, count, type, peer, comm, nullptr);
     if (name == "recv") return tuttiRecv(out, count, type, peer, comm, nullptr);
     throw std::invalid_argument("no call " + name);
+  }
+
+  /// Empty: it is another call.
+  std::optional<tuttiResult_t> call_on_window(const std::string& name, std::istringstream& words, bool mapped) {
+    size_t count = 0;
+    int peer = 0;
+    if (name == "deregister") return tuttiWindowDeregister(window_);
+    if (name == "window" || name.starts_with("put")) words >> count;
+    if (name == "window") {
+      return tuttiWindowRegister(comms_[current_], buffer(true, count, mapped), count * 8, &window_);
+    }
+    if (name == "put" || name == "put_signal") {
+      words >> peer;
+      void* const in = buffer(false, count, mapped);
+      return name == "put" ? tuttiPut(in, count * 8, peer, 0, window_, nullptr)
+                           : tuttiPutSignal(in, count * 8, peer, 0, 0, window_, nullptr);
+    }
+    if (name != "signal" && name != "wait_signal" && name != "flush") return std::nullopt;
+    words >> peer;
+    if (name == "signal") return tuttiSignal(peer, 0, window_, nullptr);
+    if (name == "flush") return tuttiFlush(peer, window_, nullptr);
+    return tuttiWaitSignal(peer, 0, 1, window_, nullptr);
   }
 
   tuttiResult_t repeat(const std::string& line) {
@@ -223,6 +247,7 @@ class Player {
   Line& test_;
   std::deque<tuttiComm_t> comms_;  // the first one, and the split ones; a group sets them later
   size_t current_ = 0;             // the one on which calls are made
+  tuttiWindow_t window_ = nullptr;
   std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
   std::map<bool, std::deque<Memory<unsigned char>>> mapped_;
 };

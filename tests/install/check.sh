@@ -77,6 +77,16 @@ if [[ -x $prefix/bin/tutti ]]; then
   done
 fi
 
+# One-sided calls.
+"${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/../../docs/examples/mailbox.cpp" "${flags[@]}" -o "$work/mailbox"
+if [[ -x $prefix/bin/tutti ]]; then
+  "$prefix/bin/tutti" run -n 4 --no-prefix -- "$work/mailbox" 3 >"$work/out" 2>"$work/errors" ||
+    { cat "$work/out" "$work/errors" >&2 && exit 1; }
+  for line in "rank 0: 3 from rank 3" "rank 3: 202 from rank 2" "letters: 12"; do
+    grep -qx "$line" "$work/out" || { cat "$work/out" "$work/errors" >&2 && exit 1; }
+  done
+fi
+
 # What docs/programs.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
 mkdir "$work/own_prefix"
 cp "$here/c/sum.c" "$work/own_prefix"

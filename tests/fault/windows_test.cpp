@@ -1,0 +1,109 @@
+// Windows whose other ranks die, stop, wait for each other or make other calls: each wait ends, with an error that
+// names rank and call, and no memory is written after it was deregistered.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "fault/job.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::fault {
+namespace {
+
+/// A job of two ranks on one transport, "local", "shm", or "hosts": as if each rank were on a host of its own.
+std::vector<Story> run(const std::string& where, const std::string& first, const std::string& second,
+                       const std::string& environment = "") {
+  const bool hosts = where == "hosts";
+  Job job({hosts ? "tcp" : where, 2, environment + (hosts ? " TUTTI_FORCE_REMOTE=1" : "")},
+          [&](int rank) { return rank == 0 ? first : second; });
+  auto stories = job.finish(60);
+  EXPECT_EQ(job.problem(), "");
+  return stories;
+}
+
+class WindowOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(WindowOf, ARankThatDiesEndsAWaitForItsSignal) {
+  if (std::string(GetParam()) == "local") GTEST_SKIP() << "threads die with their process";
+  const auto stories = run(GetParam(), "window 8\nwait_signal 1\nflush 1\nderegister", "window 8\nkill");
+  ASSERT_EQ(stories[0].size(), 5u);
+  EXPECT_EQ(stories[0][2].code, tuttiPeerFailed);
+  EXPECT_NE(stories[0][2].text.find("rank 0: wait_signal(1 of signal 0, from rank 1): rank 1 (process "),
+            std::string::npos)
+      << stories[0][2].text;
+  EXPECT_LT(stories[0][2].seconds, 5) << "a death is known at once";
+  EXPECT_EQ(stories[0][3].code, tuttiPeerFailed) << "later calls fail, too";
+  EXPECT_EQ(stories[0][4].code, tuttiPeerFailed);
+}
+
+TEST_P(WindowOf, RanksThatWaitForEachOthersSignalsAreADeadlock) {
+  const bool far = std::string(GetParam()) == "hosts";  // a signal may be on its way: a time-out ends it
+  const auto stories =
+      run(GetParam(), "window 4096 mapped\nwait_signal 1", "window 4096 mapped\nwait_signal 0", "TUTTI_TIMEOUT=10");
+  for (const Story& story : stories) {
+    ASSERT_EQ(story.size(), 3u);
+    EXPECT_EQ(story[2].code, far ? tuttiTimeout : tuttiMismatch) << story[2].text;
+    const bool named = story[2].text.find("wait for each other") != std::string::npos;
+    EXPECT_TRUE(far || named) << story[2].text;
+    EXPECT_LT(story[2].seconds, far ? 15 : 8);
+  }
+}
+
+TEST_P(WindowOf, AnotherCallInPlaceOfARegistrationIsAMismatch) {
+  const auto stories = run(GetParam(), "window 8", "barrier");
+  for (const Story& story : stories) {
+    ASSERT_EQ(story.size(), 2u);
+    EXPECT_EQ(story[1].code, tuttiMismatch);
+    EXPECT_NE(story[1].text.find("window_register()"), std::string::npos) << story[1].text;
+    EXPECT_NE(story[1].text.find("barrier()"), std::string::npos) << story[1].text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, WindowOf, testing::Values("local", "shm", "hosts"));
+
+/// Rank 1 is stopped while it puts, rank 0 gives up and deregisters, then rank 1 continues.
+void stop_and_go_on(const Stage& stage, const std::string& memory, double moment) {
+  Job job(stage, [&](int rank) {
+    const std::string window = "window 8388608" + memory + "\nbarrier\n";
+    return window + (rank == 1 ? "repeat put 8388608 0" + memory : "wait_signal 1\nderegister\nfill\nwait\nintact");
+  });
+  job.await(0, 1);
+  job.await(1, 1);
+  std::this_thread::sleep_for(std::chrono::duration<double>(moment));
+  job.child_of(1).signal(SIGSTOP);
+  job.await(0, 4);
+  job.child_of(1).signal(SIGCONT);
+  job.await(1, 2);
+  job.go(0);
+  const auto stories = job.finish(30);
+  EXPECT_EQ(job.problem(), "");
+  ASSERT_EQ(stories[0].size(), 8u) << "it ended before its script did";
+  EXPECT_EQ(stories[0][3].code, tuttiTimeout) << stories[0][3].text;
+  EXPECT_NE(stories[0][3].text.find(" s for a signal of rank 1"), std::string::npos) << stories[0][3].text;
+  EXPECT_NE(stories[0][4].code, tuttiSuccess) << "rank 1 has not deregistered";
+  EXPECT_EQ(stories[0][7].code, tuttiSuccess) << "its part was written after it was deregistered";
+}
+
+class StoppedWriter : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(StoppedWriter, WritesToNoWindowThatWasDeregistered) {
+  const auto& [transport, memory] = GetParam();
+  const bool hosts = std::string(transport) == "tcp";
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 4 && !HasFailure(); ++run) {
+    const double moment = std::uniform_real_distribution<double>(1e-3, 60e-3)(random);
+    SCOPED_TRACE("stopped after " + std::to_string(moment * 1e3) + " ms");
+    stop_and_go_on({transport, 2, std::string("TUTTI_TIMEOUT=1") + (hosts ? " TUTTI_FORCE_REMOTE=1" : "")}, memory,
+                   moment);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, StoppedWriter,
+                         testing::Combine(testing::Values("shm", "tcp"), testing::Values("", " mapped")));
+
+}  // namespace
+}  // namespace tutti::fault

@@ -31,8 +31,7 @@ struct Window {
 
 /// What a rank's windows share.
 struct WindowServices {
-  explicit WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
-      : target(rma::Target::open(wireup)), channels(wireup, failed) {}
+  explicit WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed);
   ~WindowServices() { target->close(); }
 
   const std::shared_ptr<rma::Target> target;

@@ -7,6 +7,8 @@
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "comm/window.hpp"
+#include "control/wait_table.hpp"
+#include "rma/agent.hpp"
 #include "transports/pod_text.hpp"
 
 namespace tutti::comm {
@@ -23,17 +25,24 @@ void put_word(void* into, uint64_t word) {
   if (into != nullptr) std::memcpy(into, &word, sizeof word);
 }
 
-/// What a rank gives to the exchange when it cannot take part: text instead of a Part.
+/// What ranks have given to the exchange. One that cannot take part gives a text instead of a Part: then all refuse.
 std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
   std::vector<rma::Part> parts(all.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (transports::unpack(all[rank], parts[rank])) continue;
-    throw_error(Code::InvalidUsage, "rank {} cannot take part: {}", rank, transports::printable_reply(all[rank]));
+    throw_error(Code::OutOfMemory, "window_register(): rank {} cannot take part: {}", rank,
+                transports::printable_reply(all[rank]));
   }
   return parts;
 }
 
 }  // namespace
+
+WindowServices::WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
+    : target(rma::Target::open(wireup)), channels(wireup, failed) {
+  rma::Agent::of_this_process().when_started(
+      [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
+}
 
 std::string describe(const OneSided& call) {
   switch (call.what) {
@@ -84,9 +93,10 @@ void SignalWait::check_stall(double seconds, uint64_t stall_id) {
 
 std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes) {
   const Deadline deadline = begin_control_call({.registers = true});
+  std::shared_ptr<Window> window;
+  std::vector<std::string> all;
   try {
     if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
-    std::shared_ptr<Window> window;
     std::string mine;
     try {
       window = std::make_shared<Window>(calls_, memory, bytes, ranks());
@@ -95,17 +105,22 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     } catch (const std::exception& error) {  // the others are not to wait for this rank
       mine = error.what();
     }
-    std::vector<rma::Part> parts = parts_of(exchange(std::move(mine), deadline));  // throws if this rank has none
-    window->parts.emplace(calls_, *endpoint_, windows_->channels, std::move(parts), deadline);
-    board_->leave(calls_);
-    trace_->leave();
-    return window;
+    all = exchange(std::move(mine), deadline);
   } catch (const Error& error) {
     fail_control_call(error.code(), error.what());
   } catch (const std::exception& error) {
     fail_control_call(Code::OutOfMemory, error.what());
   }
-  return nullptr;
+  board_->leave(calls_);
+  trace_->leave();
+  try {
+    std::vector<rma::Part> parts = parts_of(all);
+    window->parts.emplace(calls_, *endpoint_, windows_->channels, std::move(parts), deadline);
+  } catch (...) {  // all ranks refuse, or this one cannot reach another
+    windows_->target->withdraw(calls_);
+    throw;
+  }
+  return window;
 }
 
 /// When it returns, also by an exception, no other rank writes to the window any more.

@@ -188,6 +188,11 @@ Agent& Agent::of_this_process() { return tutti::of_this_process<Agent>(); }
 
 Agent::Agent() = default;
 
+void Agent::when_started(std::function<void(pid_t thread)> tell) {
+  const std::lock_guard lock(mutex_);
+  if (!wake_) tell_ = std::move(tell);
+}
+
 void Agent::serve(Fd stream, Rank from, std::shared_ptr<Target> target) {
   const std::lock_guard lock(mutex_);
   new_.push_back(std::make_unique<Client>(std::move(stream), from, std::move(target)));
@@ -207,6 +212,10 @@ void Agent::take_new() {
 }
 
 void Agent::work() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (tell_) tell_(::gettid());
+  }
   std::vector<pollfd> ready;
   for (;;) {
     ready.assign(1, {.fd = wake_.get(), .events = POLLIN, .revents = 0});

@@ -16,8 +16,8 @@ int main(int argc, char** argv) {
     const int me = world.rank(), ranks = world.size();
     const int next = (me + 1) % ranks, previous = (me + ranks - 1) % ranks;
 
-    enum Signal { kLetter, kEmpty };             // two of the signals 0 to TUTTI_SIGNALS - 1
-    auto memory = tutti::allocate<uint64_t>(2);  // the letter, and the word in which all count
+    enum Signal { kLetter, kEmpty };                // two of the signals 0 to TUTTI_SIGNALS - 1
+    auto memory = tutti::allocate<uint64_t>(1024);  // of 8 KiB on, processes of a host map it: [0] is the letter, …
     tutti::Window<uint64_t> mailbox(world, std::span(memory.data(), memory.size()));
     for (int round = 0; round < rounds; ++round) {
       const auto letter = static_cast<uint64_t>(100 * round + me);
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
       std::printf("rank %d: %llu from rank %d\n", me, static_cast<unsigned long long>(memory[0]), previous);
       mailbox.signal(previous, kEmpty);  // it has been read: the next one may come
       mailbox.wait_signal(next, kEmpty);
-      mailbox.atomic_add(1, 0, 1);
+      mailbox.atomic_add(1, 0, 1);  // … and [1], on rank 0, the word in which all count
     }
     mailbox.barrier();
     if (me == 0) std::printf("letters: %llu\n", static_cast<unsigned long long>(memory[1]));

@@ -68,19 +68,17 @@ class Window {
   void wait_signal(int peer, int signal = 0, uint64_t count = 1, tuttiStream_t stream = nullptr) const {
     check(tuttiWaitSignal(peer, signal, count, handle_, stream));
   }
-  /// Returns what was there before.
-  uint64_t atomic_add(uint64_t operand, int peer, size_t offset) const {
+  /// *before, unless it is null: what was there before. It is set when the call has run.
+  void atomic_add(uint64_t operand, int peer, size_t offset, uint64_t* before = nullptr,
+                  tuttiStream_t stream = nullptr) const {
     static_assert(sizeof(T) == sizeof(uint64_t), "atomic steps are of 8 bytes");
-    uint64_t before = 0;
-    check(tuttiAtomicAdd(operand, &before, peer, offset * sizeof(T), handle_, nullptr));
-    return before;
+    check(tuttiAtomicAdd(operand, before, peer, offset * sizeof(T), handle_, stream));
   }
-  /// Likewise: `desired` is there now if that is `expected`.
-  uint64_t atomic_compare_swap(uint64_t expected, uint64_t desired, int peer, size_t offset) const {
+  /// Likewise: `desired` is there now if *before is `expected`.
+  void atomic_compare_swap(uint64_t expected, uint64_t desired, int peer, size_t offset, uint64_t* before = nullptr,
+                           tuttiStream_t stream = nullptr) const {
     static_assert(sizeof(T) == sizeof(uint64_t), "atomic steps are of 8 bytes");
-    uint64_t before = 0;
-    check(tuttiAtomicCompareSwap(expected, desired, &before, peer, offset * sizeof(T), handle_, nullptr));
-    return before;
+    check(tuttiAtomicCompareSwap(expected, desired, before, peer, offset * sizeof(T), handle_, stream));
   }
   void flush(int peer = TUTTI_ALL_PEERS, tuttiStream_t stream = nullptr) const {
     check(tuttiFlush(peer, handle_, stream));

@@ -69,7 +69,7 @@ tuttiResult_t tuttiWindowPeer(tuttiWindow_t window, int peer, void** address) {
   return guarded([&] {
     required(address, "address") = nullptr;
     const tuttiWindow& of = window_of(window);
-    *address = of.window->parts->address(checked_peer(of, peer));
+    *address = of.window->places[static_cast<size_t>(checked_peer(of, peer))].first;
   });
 }
 
@@ -77,7 +77,7 @@ tuttiResult_t tuttiWindowSize(tuttiWindow_t window, int peer, size_t* bytes) {
   return guarded([&] {
     required(bytes, "bytes") = 0;
     const tuttiWindow& of = window_of(window);
-    *bytes = of.window->parts->bytes(checked_peer(of, peer));
+    *bytes = of.window->places[static_cast<size_t>(checked_peer(of, peer))].second;
   });
 }
 

@@ -19,7 +19,7 @@ std::string describe(const CallSpec& spec) {
   if (spec.splits) return "split()";
   if (spec.leaves) return "destroy()";
   if (spec.registers) return "window_register()";
-  if (spec.deregisters) return "window_deregister()";
+  if (spec.deregisters) return fmt::format("window_deregister(the window of call {})", spec.count);
   const char* type = name_of(spec.type);
   if (spec.is_vector) return describe_vector(spec);
   switch (spec.collective) {

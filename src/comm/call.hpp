@@ -30,7 +30,7 @@ struct CallSpec {
   bool splits : 1 = false;       ///< tuttiCommSplit; it is numbered with the collectives, and other fields are unused
   bool leaves : 1 = false;       ///< tuttiCommDestroy, likewise
   bool registers : 1 = false;    ///< tuttiWindowRegister, likewise …
-  bool deregisters : 1 = false;  ///< … and tuttiWindowDeregister
+  bool deregisters : 1 = false;  ///< … and tuttiWindowDeregister, of the window that call number `count` made
   uint8_t unused : 2 = 0;
   static constexpr uint8_t kFlags = 0x3f;  ///< of the byte that holds those above
 

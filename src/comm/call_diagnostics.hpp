@@ -38,8 +38,8 @@ class CallDiagnostics final : public exec::Observer {
 
   /// … or another call, in words.
   void begin_other(std::string call) {
-    other_ = std::move(call);
     begin(0, nullptr);
+    other_ = std::move(call);
   }
 
   /// The call has ended.
@@ -77,6 +77,7 @@ class CallDiagnostics final : public exec::Observer {
   void begin(uint64_t call, const std::vector<NumberedCall>* group) {
     call_ = call;
     group_ = group;
+    other_.clear();
     asked_ = kNoRank;
     board_.reset();
   }

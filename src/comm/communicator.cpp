@@ -130,6 +130,7 @@ void Communicator::retire() {
   shown_.reset();
   host_ranks_.reset();
   while (!on_.empty()) on_.pop_back();
+  windows_.reset();
   links_.reset();
   Fabric::retire(std::move(fabric_), endpoint_);
 }

@@ -216,6 +216,8 @@ class Communicator {
   }
   void carry_out(rma::Window& parts, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
+  bool take_signals(Window& window, const OneSided& call) const;
+  void close_window(Window& window);
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;

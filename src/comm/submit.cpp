@@ -240,6 +240,7 @@ void run_calls(Group& group) {
 void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Window>& window, const OneSided& call,
             const std::shared_ptr<Stream>& stream) {
   comm->check(call);
+  if (t_depth == 0 && stream == nullptr) return run_now(*comm, *window, call);
   if (t_depth == 0) return run_on_window({comm, window, call, stream});
   refuse_if_discarded();
   t_open.group.on_windows.push_back({comm, window, call, stream});
@@ -389,9 +390,15 @@ void group_end() {
                 "tuttiGroupEnd");
   }
   run_tasks(group.tasks);
-  run_on_windows(group.on_windows, false);
-  if (!group.per_communicator.empty()) run_calls(group);
-  run_on_windows(group.on_windows, true);
+  std::exception_ptr first;
+  run_on_windows(group.on_windows, false, first);
+  try {
+    if (!group.per_communicator.empty()) run_calls(group);
+  } catch (...) {
+    if (!first) first = std::current_exception();
+  }
+  run_on_windows(group.on_windows, true, first);
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace tutti::comm

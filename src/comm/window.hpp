@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/observer.hpp"
@@ -20,22 +21,26 @@ namespace tutti::comm {
 
 /// Only the thread whose ticket is served uses it.
 struct Window {
-  Window(uint64_t window_number, void* memory, uint64_t bytes, Rank ranks)
-      : number(window_number), own(memory, bytes, ranks), taken(static_cast<size_t>(ranks)) {}
+  Window(uint64_t window_number, std::shared_ptr<rma::OwnPart> part, Rank ranks)
+      : number(window_number), own(std::move(part)), taken(static_cast<size_t>(ranks)) {}
 
   const uint64_t number;  ///< of the call that made it
-  rma::OwnPart own;
-  std::optional<rma::Window> parts;                        ///< of all ranks; empty: deregistered
+  const std::shared_ptr<rma::OwnPart> own;
+  std::optional<rma::Window> parts;  ///< of all ranks; empty: deregistered
+  /// By rank, as it was made: where its part is reached, or null, and its bytes. Any thread may read them.
+  std::vector<std::pair<void*, uint64_t>> places;
   std::vector<std::array<uint64_t, rma::kSignals>> taken;  ///< signals that calls have waited for, by rank
 };
 
 /// What a rank's windows share.
 struct WindowServices {
   explicit WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed);
-  ~WindowServices() { target->close(); }
+  ~WindowServices();
 
+  const uint64_t process;  ///< process_generation(): a forked child has no part in it
   const std::shared_ptr<rma::Target> target;
   rma::Channels channels;
+  size_t live = 0;  ///< windows
 };
 
 /// A call on a window.
@@ -61,13 +66,12 @@ std::string describe(const OneSided& call);
 /// Waits until so many signals have arrived.
 class SignalWait final : public exec::Pending {
  public:
-  /// `await`: Signal if one that was sent has arrived at once, else FarSignal.
-  SignalWait(const std::atomic<uint64_t>& arrived, uint64_t wanted, Rank from, exec::Await await,
+  SignalWait(const rma::SignalLine& line, uint32_t signal, uint64_t wanted, Rank from,
              const std::atomic<uint32_t>& failed, const exec::Backoff& backoff, exec::Observer& observer)
-      : arrived_(arrived),
+      : line_(line),
+        signal_(signal),
         wanted_(wanted),
         from_(from),
-        await_(await),
         failed_(failed),
         backoff_(backoff),
         observer_(observer) {
@@ -75,7 +79,7 @@ class SignalWait final : public exec::Pending {
   }
 
   bool poll() override {
-    done_ = done_ || arrived_.load(std::memory_order_acquire) >= wanted_;
+    done_ = done_ || line_.arrived[signal_].load(std::memory_order_acquire) >= wanted_;
     return done_;
   }
   void wait() override;
@@ -85,10 +89,10 @@ class SignalWait final : public exec::Pending {
   bool sleep(double) override { return false; }
 
  private:
-  const std::atomic<uint64_t>& arrived_;
+  const rma::SignalLine& line_;
+  const uint32_t signal_;
   const uint64_t wanted_;
   const Rank from_;
-  const exec::Await await_;
   const std::atomic<uint32_t>& failed_;
   const exec::Backoff& backoff_;
   exec::Observer& observer_;

@@ -5,6 +5,7 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/process_generation.hpp"
 #include "comm/communicator.hpp"
 #include "comm/window.hpp"
 #include "control/wait_table.hpp"
@@ -15,6 +16,8 @@ namespace tutti::comm {
 namespace {
 
 using What = OneSided::What;
+
+constexpr uint64_t kMostSignals = uint64_t{1} << 62;
 
 std::span<const std::byte> source_of(const OneSided& call) {
   return {static_cast<const std::byte*>(call.source), call.bytes};
@@ -29,7 +32,7 @@ void put_word(void* into, uint64_t word) {
 std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
   std::vector<rma::Part> parts(all.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (transports::unpack(all[rank], parts[rank])) continue;
+    if (transports::unpack(all[rank], parts[rank]) && parts[rank].magic == rma::Part::kMagic) continue;
     throw_error(Code::OutOfMemory, "window_register(): rank {} cannot take part: {}", rank,
                 transports::printable_reply(all[rank]));
   }
@@ -39,9 +42,13 @@ std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
 }  // namespace
 
 WindowServices::WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
-    : target(rma::Target::open(wireup)), channels(wireup, failed) {
+    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, failed) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
+}
+
+WindowServices::~WindowServices() {
+  if (process == process_generation()) target->close();
 }
 
 std::string describe(const OneSided& call) {
@@ -81,10 +88,12 @@ void SignalWait::check_failure(double) {
 
 void SignalWait::check_stall(double seconds, uint64_t stall_id) {
   if (done_) return;
-  exec::Stall stall{.await = await_, .peer = from_};
+  // One that a peer stores itself is here as soon as it is sent.
+  const bool at_once = line_.reaches.load(std::memory_order_acquire) != 0;
+  exec::Stall stall{.await = at_once ? exec::Await::Signal : exec::Await::FarSignal, .peer = from_};
   stall.seconds = seconds;
   stall.id = stall_id;
-  stall.all = {{.peer = from_, .await = await_}};
+  stall.all = {{.peer = from_, .await = stall.await}};
   Status status = observer_.stalled(stall);
   if (status.ok()) return;
   status_ = std::move(status);
@@ -94,63 +103,73 @@ void SignalWait::check_stall(double seconds, uint64_t stall_id) {
 std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes) {
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
-  std::vector<std::string> all;
   try {
-    if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
-    std::string mine;
+    std::vector<std::string> all;
     try {
-      window = std::make_shared<Window>(calls_, memory, bytes, ranks());
-      windows_->target->expose(calls_, window->own.exposed());
-      mine = transports::pack(window->own.part());
-    } catch (const std::exception& error) {  // the others are not to wait for this rank
-      mine = error.what();
+      if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
+      std::string mine;
+      try {
+        window = std::make_shared<Window>(
+            calls_, rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, ranks()), ranks());
+        windows_->target->expose(calls_, window->own->exposed());
+        mine = transports::pack(window->own->part());
+      } catch (const std::exception& error) {  // the others are not to wait for this rank
+        mine = error.what();
+      }
+      all = exchange(std::move(mine), deadline);
+    } catch (const Error& error) {
+      fail_control_call(error.code(), error.what());
+    } catch (const std::exception& error) {
+      fail_control_call(Code::OutOfMemory, error.what());
     }
-    all = exchange(std::move(mine), deadline);
-  } catch (const Error& error) {
-    fail_control_call(error.code(), error.what());
-  } catch (const std::exception& error) {
-    fail_control_call(Code::OutOfMemory, error.what());
-  }
-  board_->leave(calls_);
-  trace_->leave();
-  try {
-    std::vector<rma::Part> parts = parts_of(all);
+    board_->leave(calls_);
+    trace_->leave();
+    std::vector<rma::Part> parts = parts_of(all);  // throws on all ranks if one cannot take part
     window->parts.emplace(calls_, *endpoint_, windows_->channels, std::move(parts), deadline);
-  } catch (...) {  // all ranks refuse, or this one cannot reach another
-    windows_->target->withdraw(calls_);
+    for (Rank peer = 0; peer < ranks(); ++peer) {
+      window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
+    }
+    ++windows_->live;
+    return window;
+  } catch (...) {
+    if (window != nullptr) close_window(*window);
     throw;
   }
-  return window;
 }
 
-/// When it returns, also by an exception, no other rank writes to the window any more.
+/// When it returns, no other rank writes to this rank's part any more.
+void Communicator::close_window(Window& window) {
+  if (windows_ != nullptr) windows_->target->withdraw(window.number);
+  if (!window.own->close()) {
+    log_error(
+        "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
+        "new pages, or the memory shares pages with other data",
+        rank());
+  }
+  window.parts.reset();
+}
+
+/// The same, also if it throws.
 void Communicator::deregister_window(Window& window) {
   if (!window.parts) throw_error(Code::InvalidUsage, "rank {}: the window was deregistered", rank());
-  const auto end = [&] {
-    if (windows_ != nullptr) windows_->target->withdraw(window.number);
-    window.parts.reset();
-  };
+  if (windows_ != nullptr) --windows_->live;
   try {
-    const Deadline deadline = begin_control_call({.deregisters = true});
+    const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
     try {
       for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, deadline);
       exchange({}, deadline);  // all have flushed
-      end();
-      board_->leave(calls_);
-      trace_->leave();
     } catch (const Error& error) {
       fail_control_call(error.code(), error.what());
+    } catch (const std::exception& error) {
+      fail_control_call(Code::OutOfMemory, error.what());
     }
+    board_->leave(calls_);
+    trace_->leave();
   } catch (...) {
-    end();
-    if (!window.own.cut_off()) {
-      log_error(
-          "rank {}: a rank that is stopped, or slow, may still write to the window's memory: the system refuses "
-          "new pages, or the memory shares pages with other data",
-          rank());
-    }
+    close_window(window);
     throw;
   }
+  close_window(window);
 }
 
 void Communicator::check(const OneSided& call) const {
@@ -164,13 +183,16 @@ void Communicator::check(const OneSided& call) const {
     refuse("the source is NULL");
   }
   if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && call.count == 0) refuse("the count is 0");
+  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMostSignals)) {
+    refuse(fmt::format("the count is from 1 to {}", kMostSignals));
+  }
   if ((call.what == What::Add || call.what == What::CompareSwap) && call.offset % sizeof(uint64_t) != 0) {
     refuse("the offset is no multiple of 8");
   }
 }
 
 void Communicator::run(Window& window, const OneSided& call) {
+  if (call.what == What::WaitSignal && window.parts && take_signals(window, call)) return;  // also after a failure
   unusable_status().throw_if_bad();
   if (!window.parts)
     throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
@@ -182,7 +204,8 @@ void Communicator::run(Window& window, const OneSided& call) {
       throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
     }
     diagnostics_.begin_other(describe(call));
-    const Status status = diagnostics_.link_failed(error.code(), error.what());
+    const Status status =
+        diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
     diagnostics_.end();
     leave_trace();
     status.throw_if_bad();
@@ -214,19 +237,25 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
   }
 }
 
-void Communicator::await_signal(Window& window, const OneSided& call) {
+/// Takes those that the call waits for, if they have arrived.
+bool Communicator::take_signals(Window& window, const OneSided& call) const {
   uint64_t& taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  const bool near = window.parts->address(call.peer) != nullptr;
-  SignalWait wait(window.own.from(call.peer).arrived[call.signal], taken + call.count, call.peer,
-                  near ? exec::Await::Signal : exec::Await::FarSignal, failed_, backoff_, diagnostics_);
-  if (!wait.poll()) {
-    diagnostics_.begin_other(describe(call));
-    wait.wait();
-    diagnostics_.end();
-  }
+  const auto& arrived = window.own->from(call.peer).arrived[call.signal];
+  if (arrived.load(std::memory_order_acquire) < taken + call.count) return false;
+  taken += call.count;
+  return true;
+}
+
+void Communicator::await_signal(Window& window, const OneSided& call) {
+  const rma::SignalLine& line = window.own->from(call.peer);
+  const uint64_t taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
+  SignalWait wait(line, call.signal, taken + call.count, call.peer, failed_, backoff_, diagnostics_);
+  diagnostics_.begin_other(describe(call));
+  wait.wait();
+  diagnostics_.end();
   if (!wait.status().ok()) leave_trace();
   wait.status().throw_if_bad();
-  taken += call.count;
+  take_signals(window, call);
 }
 
 }  // namespace tutti::comm

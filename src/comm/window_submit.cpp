@@ -1,5 +1,6 @@
 #include "comm/window_submit.hpp"
 
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -8,11 +9,20 @@
 
 namespace tutti::comm {
 
+void run_now(Communicator& comm, Window& window, const OneSided& call) {
+  const TicketGuard guard(comm, comm.take_ticket());
+  try {
+    comm.run(window, call);
+  } catch (const Error&) {
+    comm.note_heard();
+    throw;
+  }
+}
+
 void run_on_window(const WindowCall& of) {
   Communicator& comm = *of.comm;
   if (of.stream == nullptr) {
-    const TicketGuard guard(comm, comm.take_ticket());
-    return comm.run(*of.window, of.call);
+    return run_now(comm, *of.window, of.call);
   }
   const std::lock_guard lock(ticket_mutex());
   const uint64_t ticket = comm.take_ticket();
@@ -29,9 +39,14 @@ void run_on_window(const WindowCall& of) {
       [comm = of.comm.get(), ticket](const std::string& name, Rank rank) { return comm->is_next(ticket, name, rank); });
 }
 
-void run_on_windows(const std::vector<WindowCall>& calls, bool waits) {
+void run_on_windows(const std::vector<WindowCall>& calls, bool waits, std::exception_ptr& first) {
   for (const WindowCall& call : calls) {
-    if (call.call.waits() == waits) run_on_window(call);
+    if (call.call.waits() != waits) continue;
+    try {
+      run_on_window(call);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // Calls on windows that are to run: at once, on a stream, or at the end of a group.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct WindowCall {
 
 /// Runs it, or passes it to its stream. Throws its error.
 void run_on_window(const WindowCall& of);
-/// Those that wait for signals, or the others, in their order.
-void run_on_windows(const std::vector<WindowCall>& calls, bool waits);
+/// At once, on this thread.
+void run_now(Communicator& comm, Window& window, const OneSided& call);
+/// Those that wait for signals, or the others, in their order, all of them. Keeps the first error unless there is one.
+void run_on_windows(const std::vector<WindowCall>& calls, bool waits, std::exception_ptr& first);
 
 }  // namespace tutti::comm

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -64,7 +65,7 @@ class Agent::Client {
     if (have_ < sizeof request_) return Progress::Some;
     have_ = 0;
     if (request_.magic == Request::kMagic && carry_out()) return Progress::Some;
-    log_warn("rank {} sent a request on a window that is none: its stream is closed", from_);
+    log_warn("rank {} sent an invalid request on a window: its stream is closed", from_);
     return Progress::Ended;
   }
 
@@ -99,10 +100,12 @@ class Agent::Client {
 
   bool change_word() {
     request_.bytes = kWord;
-    if (request_.offset % kWord != 0) return false;
     uint64_t before = request_.expected;
+    bool aligned = true;
     const Outcome outcome = look([&](const Target::Exposed& part) {
-      const std::atomic_ref word(*reinterpret_cast<uint64_t*>(part.memory + request_.offset));
+      std::byte* const at = part.memory + request_.offset;
+      if (reinterpret_cast<uintptr_t>(at) % kWord != 0) return void(aligned = false);
+      const std::atomic_ref word(*reinterpret_cast<uint64_t*>(at));
       if (request_.what == Request::What::Add) {
         before = word.fetch_add(request_.operand);
       } else {
@@ -110,7 +113,7 @@ class Agent::Client {
       }
     });
     reply(outcome, before);
-    return true;
+    return aligned;
   }
 
   /// Calls use(part) if the part has the request's bytes.
@@ -194,13 +197,16 @@ void Agent::when_started(std::function<void(pid_t thread)> tell) {
 }
 
 void Agent::serve(Fd stream, Rank from, std::shared_ptr<Target> target) {
+  if (!target->admit(from)) return;
   const std::lock_guard lock(mutex_);
-  new_.push_back(std::make_unique<Client>(std::move(stream), from, std::move(target)));
   if (!wake_) {
-    wake_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (!wake_) throw_system("open an eventfd", errno);
-    start_thread<std::thread>([this] { work(); }).detach();  // it outlives main(), as the control thread does
+    Fd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!wake) throw_system("open an eventfd", errno);
+    auto thread = start_thread<std::thread>([this] { work(); });  // it waits for the lock
+    wake_ = std::move(wake);
+    thread.detach();  // it outlives main(), as the control thread does
   }
+  new_.push_back(std::make_unique<Client>(std::move(stream), from, std::move(target)));
   const uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);
 }
@@ -220,7 +226,10 @@ void Agent::work() {
   for (;;) {
     ready.assign(1, {.fd = wake_.get(), .events = POLLIN, .revents = 0});
     for (const auto& client : known_) ready.push_back({.fd = client->fd(), .events = client->events(), .revents = 0});
-    if (::poll(ready.data(), ready.size(), -1) < 0) continue;
+    if (::poll(ready.data(), ready.size(), -1) < 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a signal, or no memory
+      continue;
+    }
     for (size_t i = ready.size() - 1; i > 0; --i) {
       if (ready[i].revents != 0 && !known_[i - 1]->step()) known_.erase(known_.begin() + static_cast<ptrdiff_t>(i - 1));
     }

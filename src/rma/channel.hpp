@@ -14,11 +14,12 @@
 #include "base/socket.hpp"
 #include "rma/part.hpp"
 #include "transports/wireup.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::rma {
 
 /// One thread at a time uses it. All functions throw Error(Timeout | PeerFailed | Aborted), or ProtocolError for an
-/// answer that is none; then it cannot be used any more.
+/// invalid answer, which name the peer; then it cannot be used any more.
 class Channel {
  public:
   /// `stop`: ends all waits once it is not 0.
@@ -30,6 +31,7 @@ class Channel {
 
  private:
   WaitLimit until(Deadline deadline) const { return {deadline, &stop_}; }
+  [[noreturn]] void rethrow(const Error& error) const;
 
   const Rank peer_;
   const std::atomic<uint32_t>& stop_;

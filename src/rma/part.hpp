@@ -8,17 +8,43 @@ namespace tutti::rma {
 
 inline constexpr uint32_t kSignals = 8;  ///< that a rank can send each other rank in a window, counted apart
 
-/// How many signals of one rank have arrived. It alone adds to them, so they need no atomic addition. A cache line.
-struct alignas(64) SignalLine {
-  std::atomic<uint64_t> arrived[kSignals];
+/// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by
+/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests.
+struct SignalLine {
+  alignas(64) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
+  alignas(64) std::atomic<uint32_t> busy;               ///< it uses the part now
+  std::atomic<uint32_t> reaches;                        ///< it does so by loads and stores
+  alignas(64) std::atomic<uint32_t> closed;             ///< the part may not be used any more
+};
+
+/// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which
+/// stores its word, then reads the other's, at least one sees the other (Dekker).
+class Use {
+ public:
+  explicit Use(SignalLine& line) : line_(line) {
+    line_.busy.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    allowed_ = line_.closed.load(std::memory_order_acquire) == 0;
+  }
+  ~Use() { line_.busy.store(0, std::memory_order_release); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  bool allowed() const { return allowed_; }
+
+ private:
+  SignalLine& line_;
+  bool allowed_ = false;
 };
 
 /// A rank's part of a window.
 struct Part {
+  static constexpr uint64_t kMagic = 0x31747261'70616d72;  // "rmapart1"
+
+  uint64_t magic = kMagic;
   uint64_t bytes = 0;
-  uint64_t memory = 0, signals = 0;  ///< addresses in its process; of signals: a SignalLine for each rank
-  uint64_t region = 0, offset = 0;   ///< where the memory lies in SharedMemory; region 0: peers cannot map it
-  uint64_t signal_region = 0;        ///< that of the signals, which begin there
+  uint64_t memory = 0;              ///< its address in its process: atomic steps need a multiple of 8
+  uint64_t region = 0, offset = 0;  ///< where the memory lies in SharedMemory; region 0: peers cannot map it
+  uint64_t signal_region = 0;       ///< that of the signals, which begin there
   bool operator==(const Part&) const = default;
 };
 
@@ -39,7 +65,7 @@ struct Request {
 struct Reply {
   enum class Outcome : uint32_t { Done, NoWindow, OutOfRange };
   uint32_t magic = Request::kMagic;
-  Outcome outcome = Outcome::Done;  ///< of this request, and of those since the last answer
+  Outcome outcome = Outcome::Done;  ///< of this request; of Flush, of those without an answer since the last one
   uint64_t value = 0;               ///< before Add and CompareSwap
 };
 

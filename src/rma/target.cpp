@@ -27,6 +27,12 @@ void Target::close() {
   wireup_->serve(kMapService, nullptr);
   const std::lock_guard lock(mutex_);
   parts_.clear();
+  closed_ = true;
+}
+
+bool Target::admit(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  return !closed_ && admitted_.insert(rank).second;
 }
 
 void Target::expose(uint64_t window, const Exposed& part) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "rma/part.hpp"
@@ -29,11 +30,13 @@ class Target : public std::enable_shared_from_this<Target> {
   void close();
 
   void expose(uint64_t window, const Exposed& part);
-  /// When it returns, nothing writes to that part any more but processes of this host that have mapped it.
+  /// When it returns, no request on that part is carried out any more.
   void withdraw(uint64_t window);
 
   // ---- for the agent
-  /// Calls work(part, lock) while the part is sure to stay; false if there is no such window (any more).
+  /// A stream of that rank begins. False: it has one already, or there is nothing to serve any more.
+  bool admit(Rank rank);
+  /// Calls work(part) while the part is sure to stay; false if there is no such window (any more).
   template <class Work>
   bool with(uint64_t window, Work&& work) {
     const std::lock_guard lock(mutex_);
@@ -50,6 +53,8 @@ class Target : public std::enable_shared_from_this<Target> {
   transports::Wireup* wireup_ = nullptr;
   std::mutex mutex_;
   std::map<uint64_t, Exposed> parts_;
+  std::set<Rank> admitted_;
+  bool closed_ = false;
 };
 
 /// What a peer of this host asks for to map a region: the answer brings its descriptor.

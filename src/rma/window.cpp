@@ -1,12 +1,18 @@
 #include "rma/window.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
-#include <exception>
+#include <map>
+#include <mutex>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/per_process.hpp"
 #include "link/mapped_memory.hpp"
 #include "reduce/fold.hpp"
 #include "transports/pod_text.hpp"
@@ -35,12 +41,36 @@ std::atomic_ref<uint64_t> word_at(std::byte* memory, uint64_t offset) {
 
 void move_bytes(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
+constexpr double kGrace = 2;  // seconds for what uses a part to end: a copy, unless its process is stopped
+
+/// Those of this process.
+struct Parts {
+  std::mutex mutex;
+  std::map<PartName, std::weak_ptr<OwnPart>> all;
+
+  static Parts& of_this_process() { return tutti::of_this_process<Parts>(); }
+};
+
 }  // namespace
 
-OwnPart::OwnPart(void* memory, uint64_t bytes, Rank ranks)
-    : memory_(static_cast<std::byte*>(memory)), signals_(make_signals(ranks)) {
-  part_ = {
-      .bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory), .signals = reinterpret_cast<uint64_t>(signals_)};
+std::shared_ptr<OwnPart> OwnPart::make(PartName name, void* memory, uint64_t bytes, Rank ranks) {
+  const std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, ranks));
+  Parts& parts = Parts::of_this_process();
+  const std::lock_guard lock(parts.mutex);
+  parts.all[std::move(name)] = part;
+  return part;
+}
+
+std::shared_ptr<OwnPart> OwnPart::find(const PartName& name) {
+  Parts& parts = Parts::of_this_process();
+  const std::lock_guard lock(parts.mutex);
+  const auto found = parts.all.find(name);
+  return found == parts.all.end() ? nullptr : found->second.lock();
+}
+
+OwnPart::OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks)
+    : name_(std::move(name)), memory_(static_cast<std::byte*>(memory)), ranks_(ranks), signals_(make_signals(ranks)) {
+  part_ = {.bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory)};
   const SharedMemory& shared = SharedMemory::of_this_process();
   const link::SharedRegion region = shared.find(memory, bytes);
   const link::SharedRegion signals = shared.find(signals_, static_cast<uint64_t>(ranks) * sizeof(SignalLine));
@@ -50,7 +80,14 @@ OwnPart::OwnPart(void* memory, uint64_t bytes, Rank ranks)
   part_.signal_region = signals.id;
 }
 
-OwnPart::~OwnPart() { SharedMemory::of_this_process().release(signals_); }
+OwnPart::~OwnPart() {
+  {
+    Parts& parts = Parts::of_this_process();
+    const std::lock_guard lock(parts.mutex);
+    parts.all.erase(name_);
+  }
+  SharedMemory::of_this_process().release(signals_);
+}
 
 Target::Exposed OwnPart::exposed() const {
   return {.memory = memory_,
@@ -60,15 +97,31 @@ Target::Exposed OwnPart::exposed() const {
           .signal_region = part_.signal_region};
 }
 
-bool OwnPart::cut_off() {
+bool OwnPart::is_busy() const {
+  return std::any_of(signals_, signals_ + ranks_,
+                     [](const SignalLine& line) { return line.busy.load(std::memory_order_acquire) != 0; });
+}
+
+bool OwnPart::close() {
+  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) line->closed.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Deadline grace = Deadline::in(kGrace);
+  while (is_busy() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return !is_busy() || cut_off();
+}
+
+/// Of a part that a stopped process may still write to.
+bool OwnPart::cut_off() try {
   SharedMemory& shared = SharedMemory::of_this_process();
   const link::SharedRegion region = shared.find(memory_, part_.bytes);
-  if (part_.region == 0 || region.id == 0 || part_.bytes == 0) return true;  // nobody has it mapped, or it was cut off
+  if (region.id == 0) return false;
   const auto bytes = static_cast<size_t>(region.pages_end - region.pages);
   const std::vector<unsigned char> kept(region.pages, region.pages_end);
   if (!shared.renew(region.pages, region.pages_end)) return false;
   std::memcpy(const_cast<unsigned char*>(region.pages), kept.data(), bytes);
   return bytes >= part_.bytes;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 Window::Window(uint64_t number, transports::Wireup& wireup, Channels& channels, std::vector<Part> parts,
@@ -83,9 +136,11 @@ void Window::reach(Rank rank, Deadline deadline) {
   Peer& peer = peers_[rank];
   const transports::ProcessId &here = wireup_.process_id(wireup_.rank()), &there = wireup_.process_id(rank);
   if (here == there) {
-    peer.memory = reinterpret_cast<std::byte*>(part.memory);
-    peer.line = reinterpret_cast<SignalLine*>(part.signals) + wireup_.rank();
-    return;
+    peer.here = OwnPart::find({wireup_.name(), rank, number_});
+    if (peer.here == nullptr) throw_error(Code::InvalidUsage, "rank {} has deregistered the window", rank);
+    peer.memory = peer.here->memory();
+    peer.line = &peer.here->from(wireup_.rank());
+    return peer.line->reaches.store(1, std::memory_order_release);
   }
   if (here.host != there.host || part.region == 0 || part.signal_region == 0) return;
   try {
@@ -102,7 +157,10 @@ void Window::reach(Rank rank, Deadline deadline) {
   }
   peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
   peer.line = reinterpret_cast<SignalLine*>(peer.signal_file.base()) + wireup_.rank();
+  peer.line->reaches.store(1, std::memory_order_release);
 }
+
+Window::~Window() = default;
 
 link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
   wireup_.confirm_process(peer, deadline);
@@ -120,6 +178,22 @@ void Window::check(Rank peer, uint64_t offset, uint64_t bytes) const {
   if (offset <= all && bytes <= all - offset) return;
   throw_error(Code::InvalidArgument, "{} bytes at offset {} do not lie in rank {}'s part of the window, of {} bytes",
               bytes, offset, peer, all);
+}
+
+/// The same for an atomic step.
+void Window::check_word(Rank peer, uint64_t offset) const {
+  check(peer, offset, sizeof(uint64_t));
+  if ((parts_[peer].memory + offset) % sizeof(uint64_t) == 0) return;
+  throw_error(Code::InvalidArgument, "the 8 bytes at offset {} of rank {}'s part do not lie at a multiple of 8", offset,
+              peer);
+}
+
+/// work(), by loads and stores, unless the part is closed.
+template <class Work>
+void Window::use(Rank peer, Work&& work) {
+  const Use use(*peers_[peer].line);
+  if (!use.allowed()) throw_error(Code::InvalidUsage, "rank {} has deregistered the window", peer);
+  work();
 }
 
 Request Window::request(Request::What what) const { return {.what = what, .window = number_}; }
@@ -143,7 +217,7 @@ uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> int
 void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, Deadline deadline) {
   check(rank, offset, source.size());
   Peer& peer = peers_[rank];
-  if (peer.memory != nullptr) return move_bytes(peer.memory + offset, source.data(), source.size());
+  if (peer.line != nullptr) return use(rank, [&] { move_bytes(peer.memory + offset, source.data(), source.size()); });
   Request put = request(Request::What::Put);
   put.offset = offset;
   put.bytes = source.size();
@@ -154,7 +228,7 @@ void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, 
 void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, Deadline deadline) {
   check(rank, offset, into.size());
   const Peer& peer = peers_[rank];
-  if (peer.memory != nullptr) return move_bytes(into.data(), peer.memory + offset, into.size());
+  if (peer.line != nullptr) return use(rank, [&] { move_bytes(into.data(), peer.memory + offset, into.size()); });
   Request get = request(Request::What::Get);
   get.offset = offset;
   get.bytes = into.size();
@@ -164,7 +238,7 @@ void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, Deadline
 void Window::signal(Rank rank, uint32_t signal, Deadline deadline) {
   Peer& peer = peers_[rank];
   if (peer.line != nullptr) {
-    std::atomic<uint64_t>& arrived = peer.line->arrived[signal];
+    std::atomic<uint64_t>& arrived = peer.line->arrived[signal];  // stays, also when the part is closed
     return arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   Request request = this->request(Request::What::Signal);
@@ -174,8 +248,12 @@ void Window::signal(Rank rank, uint32_t signal, Deadline deadline) {
 }
 
 uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, Deadline deadline) {
-  check(rank, offset, sizeof(uint64_t));
-  if (peers_[rank].memory != nullptr) return word_at(peers_[rank].memory, offset).fetch_add(operand);
+  check_word(rank, offset);
+  if (peers_[rank].line != nullptr) {
+    uint64_t before = 0;
+    use(rank, [&] { before = word_at(peers_[rank].memory, offset).fetch_add(operand); });
+    return before;
+  }
   Request add = request(Request::What::Add);
   add.offset = offset;
   add.operand = operand;
@@ -183,9 +261,9 @@ uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, Deadline dead
 }
 
 uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, uint64_t offset, Deadline deadline) {
-  check(rank, offset, sizeof(uint64_t));
-  if (peers_[rank].memory != nullptr) {
-    word_at(peers_[rank].memory, offset).compare_exchange_strong(expected, desired);
+  check_word(rank, offset);
+  if (peers_[rank].line != nullptr) {
+    use(rank, [&] { word_at(peers_[rank].memory, offset).compare_exchange_strong(expected, desired); });
     return expected;
   }
   Request swap = request(Request::What::CompareSwap);

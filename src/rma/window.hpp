@@ -8,7 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -20,23 +23,38 @@
 
 namespace tutti::rma {
 
-/// This rank's own part: its buffer, and the memory in which signals are counted.
+/// Which part of a window of this process: the communicator's name, the rank, the window's number.
+using PartName = std::tuple<std::string, Rank, uint64_t>;
+
+/// This rank's own part: its buffer, and the memory in which signals are counted. Ranks of the same process hold it
+/// too, as long as they have the window.
 class OwnPart {
  public:
-  OwnPart(void* memory, uint64_t bytes, Rank ranks);
+  /// The other ranks of this process find it under its name.
+  static std::shared_ptr<OwnPart> make(PartName name, void* memory, uint64_t bytes, Rank ranks);
+  /// Null: there is none of this name in this process.
+  static std::shared_ptr<OwnPart> find(const PartName& name);
   ~OwnPart();
   OwnPart(const OwnPart&) = delete;
   OwnPart& operator=(const OwnPart&) = delete;
 
   const Part& part() const { return part_; }
   Target::Exposed exposed() const;
-  const SignalLine& from(Rank rank) const { return signals_[rank]; }
-  /// After a failure, when processes that are stopped may still have the memory mapped: gives it pages of its own, with
-  /// the same content. False if the system refuses.
-  bool cut_off();
+  std::byte* memory() const { return memory_; }
+  SignalLine& from(Rank rank) const { return signals_[rank]; }
+  /// When it returns, nobody uses the part by loads and stores: uses that have begun have ended. A process of this host
+  /// that is in the middle of one for longer than a moment, since it is stopped, has pages of its own from then on, and
+  /// these have the content of before. False if the system refuses that, or the part shares pages with other data.
+  bool close();
 
  private:
+  OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks);
+  bool is_busy() const;
+  bool cut_off();
+
+  const PartName name_;
   std::byte* const memory_;
+  const Rank ranks_;
   SignalLine* const signals_;
   Part part_;
 };
@@ -47,6 +65,9 @@ class Window {
  public:
   /// `parts`: by rank. Maps those of this host's other processes that can be mapped: for the others requests are sent.
   Window(uint64_t number, transports::Wireup& wireup, Channels& channels, std::vector<Part> parts, Deadline deadline);
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
 
   uint64_t bytes(Rank peer) const { return parts_[peer].bytes; }
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
@@ -63,14 +84,18 @@ class Window {
 
  private:
   struct Peer {
-    std::byte* memory = nullptr;  // null: over a stream
-    SignalLine* line = nullptr;   // this rank's, of the peer's
+    std::byte* memory = nullptr;    // null: over a stream
+    SignalLine* line = nullptr;     // this rank's, of the peer's
+    std::shared_ptr<OwnPart> here;  // of a rank in this process
     link::Segment memory_file, signal_file;
     bool is_dirty = false;  // has had requests without an answer since the last flush
   };
   void reach(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
+  void check_word(Rank peer, uint64_t offset) const;
+  template <class Work>
+  void use(Rank peer, Work&& work);
   Request request(Request::What what) const;
   uint64_t ask(Rank peer, const Request& request, std::span<std::byte> into, Deadline deadline);
 

@@ -5,8 +5,7 @@
 //   memory.hpp    Memory, allocate; window.hpp: one-sided calls
 //   stream.hpp    Stream, Event
 //   reduce_op.hpp PreMulSum and built-in operators
-//   check.hpp     codes to exceptions
-//   here          Group, Communicator
+//   check.hpp     codes to exceptions; here: Group, Communicator
 #pragma once
 
 #if __cplusplus < 201709L

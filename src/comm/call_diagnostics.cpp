@@ -68,12 +68,11 @@ std::string CallDiagnostics::prefix() const {
     const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
     return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
   }
-  if (group_ == nullptr || group_->empty()) {
+  if (group_ == nullptr || group_->empty())
     return fmt::format("rank {}{}{}", endpoint_.rank(), other_.empty() ? "" : ": ", other_);
-  }
   const std::string first = describe(group_->front().call.spec);
-  if (group_->size() == 1) return fmt::format("rank {}: {}", endpoint_.rank(), first);
-  return fmt::format("rank {}: group of {} transfers beginning with {}", endpoint_.rank(), group_->size(), first);
+  const std::string group = fmt::format("group of {} transfers beginning with ", group_->size());
+  return fmt::format("rank {}: {}{}", endpoint_.rank(), group_->size() == 1 ? "" : group, first);
 }
 
 /// This rank's own call with `peer`.
@@ -371,8 +370,7 @@ Status CallDiagnostics::stalled(const exec::Stall& stall) {
 std::string CallDiagnostics::shared_stream(Rank peer) const {
   return fmt::format(
       "rank {} and rank {} use one stream, which runs one call after the other: rank {}'s call cannot begin before "
-      "rank "
-      "{}'s {} ends, which waits for it. Give each rank a stream of its own, or make both calls in one group",
+      "rank {}'s {} ends, which waits for it. Give each rank a stream of its own, or make both calls in one group",
       endpoint_.rank(), peer, peer, endpoint_.rank(), describe_call());
 }
 
@@ -392,10 +390,9 @@ std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   } else if (call_ != 0 && board_->begun < call_) {
     text += fmt::format("; rank {} is alive and has not entered call {}", stall.peer, call_);
     if (board_->last) text += fmt::format(" (its last call: {})", describe(*board_->last));
-  } else if (waits.empty()) {
-    text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
   } else {
-    text += fmt::format("; rank {} is alive", stall.peer);
+    const std::string last = board_->last ? describe(*board_->last) : "no call";
+    text += fmt::format("; rank {} is alive{}", stall.peer, waits.empty() ? ", in " + last : "");
   }
   if (!waits.empty()) text += "; " + waits;
   return text +

@@ -390,15 +390,9 @@ void group_end() {
                 "tuttiGroupEnd");
   }
   run_tasks(group.tasks);
-  std::exception_ptr first;
-  run_on_windows(group.on_windows, false, first);
-  try {
+  run_on_windows(group.on_windows, [&] {
     if (!group.per_communicator.empty()) run_calls(group);
-  } catch (...) {
-    if (!first) first = std::current_exception();
-  }
-  run_on_windows(group.on_windows, true, first);
-  if (first) std::rethrow_exception(first);
+  });
 }
 
 }  // namespace tutti::comm

@@ -39,15 +39,24 @@ void run_on_window(const WindowCall& of) {
       [comm = of.comm.get(), ticket](const std::string& name, Rank rank) { return comm->is_next(ticket, name, rank); });
 }
 
-void run_on_windows(const std::vector<WindowCall>& calls, bool waits, std::exception_ptr& first) {
-  for (const WindowCall& call : calls) {
-    if (call.call.waits() != waits) continue;
+void run_on_windows(const std::vector<WindowCall>& calls, const std::function<void()>& between) {
+  std::exception_ptr first;
+  const auto attempt = [&](auto&& run) {
     try {
-      run_on_window(call);
+      run();
     } catch (...) {
       if (!first) first = std::current_exception();
     }
-  }
+  };
+  const auto run_those = [&](bool waits) {
+    for (const WindowCall& call : calls) {
+      if (call.call.waits() == waits) attempt([&] { run_on_window(call); });
+    }
+  };
+  run_those(false);
+  attempt(between);
+  run_those(true);
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace tutti::comm

@@ -1,7 +1,7 @@
 // Calls on windows that are to run: at once, on a stream, or at the end of a group.
 #pragma once
 
-#include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,7 +24,8 @@ struct WindowCall {
 void run_on_window(const WindowCall& of);
 /// At once, on this thread.
 void run_now(Communicator& comm, Window& window, const OneSided& call);
-/// Those that wait for signals, or the others, in their order, all of them. Keeps the first error unless there is one.
-void run_on_windows(const std::vector<WindowCall>& calls, bool waits, std::exception_ptr& first);
+/// Those of a group that do not wait for signals, then between(), then those that do: all of it. Throws the first
+/// error.
+void run_on_windows(const std::vector<WindowCall>& calls, const std::function<void()>& between);
 
 }  // namespace tutti::comm

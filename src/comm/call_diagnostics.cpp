@@ -64,15 +64,10 @@ std::string CallDiagnostics::describe_call() const {
 
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string CallDiagnostics::prefix() const {
-  if (call_ != 0) {
-    const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
-    return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
-  }
-  if (group_ == nullptr || group_->empty())
-    return fmt::format("rank {}{}{}", endpoint_.rank(), other_.empty() ? "" : ": ", other_);
-  const std::string first = describe(group_->front().call.spec);
-  const std::string group = fmt::format("group of {} transfers beginning with ", group_->size());
-  return fmt::format("rank {}: {}{}", endpoint_.rank(), group_->size() == 1 ? "" : group, first);
+  const bool has_group = group_ != nullptr && !group_->empty();
+  if (call_ == 0 && !has_group && other_.empty()) return fmt::format("rank {}", endpoint_.rank());
+  const std::string by = call_ == 0 || *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
+  return fmt::format("rank {}: {}{}", endpoint_.rank(), describe_call(), by);
 }
 
 /// This rank's own call with `peer`.

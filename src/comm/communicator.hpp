@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -224,7 +225,18 @@ class Communicator {
   Status unusable_status() const;
   Status found_while_leaving() const;
   Deadline begin_control_call(const CallSpec& spec);
-  void fail_control_call(Code code, const char* why);
+  [[noreturn]] void fail_control_call(Code code, const char* why);
+  /// What body() returns; its exception fails the communicator, and this rank's call with it.
+  template <class Body>
+  auto in_control_call(Body&& body) {
+    try {
+      return body();
+    } catch (const Error& error) {
+      fail_control_call(error.code(), error.what());
+    } catch (const std::exception& error) {
+      fail_control_call(Code::OutOfMemory, error.what());
+    }
+  }
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 

@@ -52,12 +52,12 @@ void Communicator::fail_control_call(Code code, const char* why) {
   trace_->fail(*board_, code);
   const Status status = diagnostics_.fail(code, why);
   leave_trace();
-  status.throw_if_bad();
+  throw Error(status.code, status.text);
 }
 
 std::optional<SplitResult> Communicator::split(int colour, int key) {
   const Deadline deadline = begin_control_call({.splits = true});
-  try {
+  return in_control_call([&]() -> std::optional<SplitResult> {
     const auto requests = exchange(fmt::format("{} {}", colour, key), deadline);
     std::vector<std::pair<int, Rank>> members;  // (key, rank)
     for (Rank peer = 0; peer < ranks(); ++peer) {
@@ -83,12 +83,7 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
                         .parent = endpoint_.get(),
                         .leader = of_members.front()},
                        fabric_->arenas()};
-  } catch (const Error& error) {
-    fail_control_call(error.code(), error.what());
-  } catch (const std::exception& error) {
-    fail_control_call(Code::OutOfMemory, error.what());
-  }
-  return std::nullopt;
+  });
 }
 
 uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t bytes) {

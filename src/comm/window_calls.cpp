@@ -17,7 +17,7 @@ namespace {
 
 using What = OneSided::What;
 
-constexpr uint64_t kMostSignals = uint64_t{1} << 62;
+constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
 
 std::span<const std::byte> source_of(const OneSided& call) {
   return {static_cast<const std::byte*>(call.source), call.bytes};
@@ -104,8 +104,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
   try {
-    std::vector<std::string> all;
-    try {
+    const std::vector<std::string> all = in_control_call([&] {
       if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
       std::string mine;
       try {
@@ -116,12 +115,8 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
       } catch (const std::exception& error) {  // the others are not to wait for this rank
         mine = error.what();
       }
-      all = exchange(std::move(mine), deadline);
-    } catch (const Error& error) {
-      fail_control_call(error.code(), error.what());
-    } catch (const std::exception& error) {
-      fail_control_call(Code::OutOfMemory, error.what());
-    }
+      return exchange(std::move(mine), deadline);
+    });
     board_->leave(calls_);
     trace_->leave();
     std::vector<rma::Part> parts = parts_of(all);  // throws on all ranks if one cannot take part
@@ -155,14 +150,10 @@ void Communicator::deregister_window(Window& window) {
   if (windows_ != nullptr) --windows_->live;
   try {
     const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
-    try {
-      for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, deadline);
-      exchange({}, deadline);  // all have flushed
-    } catch (const Error& error) {
-      fail_control_call(error.code(), error.what());
-    } catch (const std::exception& error) {
-      fail_control_call(Code::OutOfMemory, error.what());
-    }
+    in_control_call([&] {
+      for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, timeouts_.of_init());
+      return exchange({}, deadline);  // all have flushed
+    });
     board_->leave(calls_);
     trace_->leave();
   } catch (...) {
@@ -183,8 +174,8 @@ void Communicator::check(const OneSided& call) const {
     refuse("the source is NULL");
   }
   if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMostSignals)) {
-    refuse(fmt::format("the count is from 1 to {}", kMostSignals));
+  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMaxSignals)) {
+    refuse(fmt::format("the count is from 1 to {}", kMaxSignals));
   }
   if ((call.what == What::Add || call.what == What::CompareSwap) && call.offset % sizeof(uint64_t) != 0) {
     refuse("the offset is no multiple of 8");
@@ -213,24 +204,24 @@ void Communicator::run(Window& window, const OneSided& call) {
 }
 
 void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
-  const Deadline deadline = Deadline::in(timeouts_.of_calls());
+  const double limit = timeouts_.of_calls();
   switch (call.what) {
     case What::Put:
-      return parts.put(source_of(call), call.peer, call.offset, deadline);
+      return parts.put(source_of(call), call.peer, call.offset, limit);
     case What::Get:
-      return parts.get(target_of(call), call.peer, call.offset, deadline);
+      return parts.get(target_of(call), call.peer, call.offset, limit);
     case What::PutSignal:
-      parts.put(source_of(call), call.peer, call.offset, deadline);
-      return parts.signal(call.peer, call.signal, deadline);
+      parts.put(source_of(call), call.peer, call.offset, limit);
+      return parts.signal(call.peer, call.signal, limit);
     case What::Signal:
-      return parts.signal(call.peer, call.signal, deadline);
+      return parts.signal(call.peer, call.signal, limit);
     case What::Add:
-      return put_word(call.into, parts.add(call.operand, call.peer, call.offset, deadline));
+      return put_word(call.into, parts.add(call.operand, call.peer, call.offset, limit));
     case What::CompareSwap:
-      return put_word(call.into, parts.compare_swap(call.expected, call.operand, call.peer, call.offset, deadline));
+      return put_word(call.into, parts.compare_swap(call.expected, call.operand, call.peer, call.offset, limit));
     case What::Flush:
-      if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, deadline);
-      for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, deadline);
+      if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, limit);
+      for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, limit);
       return;
     case What::WaitSignal:
       return;

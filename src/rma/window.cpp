@@ -198,8 +198,16 @@ void Window::use(Rank peer, Work&& work) {
 
 Request Window::request(Request::What what) const { return {.what = what, .window = number_}; }
 
+/// A request without an answer.
+void Window::tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit) {
+  const Deadline deadline = Deadline::in(limit);
+  peers_[peer].is_dirty = true;
+  channels_.to(peer, deadline).send(request, bytes, deadline);
+}
+
 /// The answer's value.
-uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> into, Deadline deadline) {
+uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> into, double limit) {
+  const Deadline deadline = Deadline::in(limit);
   Channel& channel = channels_.to(peer, deadline);
   channel.send(request, {}, deadline);
   const Reply reply = channel.receive(into, deadline);
@@ -214,28 +222,27 @@ uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> int
   throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window", peer);
 }
 
-void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, Deadline deadline) {
+void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, double limit) {
   check(rank, offset, source.size());
   Peer& peer = peers_[rank];
   if (peer.line != nullptr) return use(rank, [&] { move_bytes(peer.memory + offset, source.data(), source.size()); });
   Request put = request(Request::What::Put);
   put.offset = offset;
   put.bytes = source.size();
-  peer.is_dirty = true;
-  channels_.to(rank, deadline).send(put, source, deadline);
+  tell(rank, put, source, limit);
 }
 
-void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, Deadline deadline) {
+void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, double limit) {
   check(rank, offset, into.size());
   const Peer& peer = peers_[rank];
   if (peer.line != nullptr) return use(rank, [&] { move_bytes(into.data(), peer.memory + offset, into.size()); });
   Request get = request(Request::What::Get);
   get.offset = offset;
   get.bytes = into.size();
-  ask(rank, get, into, deadline);
+  ask(rank, get, into, limit);
 }
 
-void Window::signal(Rank rank, uint32_t signal, Deadline deadline) {
+void Window::signal(Rank rank, uint32_t signal, double limit) {
   Peer& peer = peers_[rank];
   if (peer.line != nullptr) {
     std::atomic<uint64_t>& arrived = peer.line->arrived[signal];  // stays, also when the part is closed
@@ -243,11 +250,10 @@ void Window::signal(Rank rank, uint32_t signal, Deadline deadline) {
   }
   Request request = this->request(Request::What::Signal);
   request.operand = signal;
-  peer.is_dirty = true;
-  channels_.to(rank, deadline).send(request, {}, deadline);
+  tell(rank, request, {}, limit);
 }
 
-uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, Deadline deadline) {
+uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, double limit) {
   check_word(rank, offset);
   if (peers_[rank].line != nullptr) {
     uint64_t before = 0;
@@ -257,10 +263,10 @@ uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, Deadline dead
   Request add = request(Request::What::Add);
   add.offset = offset;
   add.operand = operand;
-  return ask(rank, add, {}, deadline);
+  return ask(rank, add, {}, limit);
 }
 
-uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, uint64_t offset, Deadline deadline) {
+uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, uint64_t offset, double limit) {
   check_word(rank, offset);
   if (peers_[rank].line != nullptr) {
     use(rank, [&] { word_at(peers_[rank].memory, offset).compare_exchange_strong(expected, desired); });
@@ -270,14 +276,14 @@ uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, ui
   swap.offset = offset;
   swap.operand = desired;
   swap.expected = expected;
-  return ask(rank, swap, {}, deadline);
+  return ask(rank, swap, {}, limit);
 }
 
-void Window::flush(Rank rank, Deadline deadline) {
+void Window::flush(Rank rank, double limit) {
   Peer& peer = peers_[rank];
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!peer.is_dirty) return;
-  ask(rank, request(Request::What::Flush), {}, deadline);
+  ask(rank, request(Request::What::Flush), {}, limit);
   peer.is_dirty = false;
 }
 

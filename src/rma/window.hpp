@@ -73,14 +73,14 @@ class Window {
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
   std::byte* address(Rank peer) const { return peers_[peer].memory; }
 
-  /// Returns when the source may be changed.
-  void put(std::span<const std::byte> source, Rank peer, uint64_t offset, Deadline deadline);
-  void get(std::span<std::byte> into, Rank peer, uint64_t offset, Deadline deadline);
-  void signal(Rank peer, uint32_t signal, Deadline deadline);
+  /// `limit`: seconds that a request may take. put() returns when the source may be changed.
+  void put(std::span<const std::byte> source, Rank peer, uint64_t offset, double limit);
+  void get(std::span<std::byte> into, Rank peer, uint64_t offset, double limit);
+  void signal(Rank peer, uint32_t signal, double limit);
   /// Of 8 bytes at a multiple of 8; sequentially consistent. Return what was there before.
-  uint64_t add(uint64_t operand, Rank peer, uint64_t offset, Deadline deadline);
-  uint64_t compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, Deadline deadline);
-  void flush(Rank peer, Deadline deadline);
+  uint64_t add(uint64_t operand, Rank peer, uint64_t offset, double limit);
+  uint64_t compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, double limit);
+  void flush(Rank peer, double limit);
 
  private:
   struct Peer {
@@ -97,7 +97,8 @@ class Window {
   template <class Work>
   void use(Rank peer, Work&& work);
   Request request(Request::What what) const;
-  uint64_t ask(Rank peer, const Request& request, std::span<std::byte> into, Deadline deadline);
+  void tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit);
+  uint64_t ask(Rank peer, const Request& request, std::span<std::byte> into, double limit);
 
   const uint64_t number_;
   transports::Wireup& wireup_;

@@ -63,21 +63,13 @@ TEST_P(WindowOf, AnotherCallInPlaceOfARegistrationIsAMismatch) {
   }
 }
 
-TEST_P(WindowOf, NobodyWritesAfterADeregistrationThatFailed) {
-  const bool hosts = GetParam() == "hosts";
-  Job job({hosts ? "tcp" : GetParam(), 2, hosts ? "TUTTI_FORCE_REMOTE=1" : ""}, [&](int rank) {
-    const std::string window = "window 8388608 mapped\nbarrier\n";
-    return window + (rank == 1 ? "repeat put 8388608 0 mapped" : "abort\nderegister\nfill\nwait\nintact");
-  });
-  job.await(0, 4);
-  job.await(1, 2);
-  job.go(0);
-  const auto stories = job.finish(30);
-  EXPECT_EQ(job.problem(), "");
-  ASSERT_EQ(stories[0].size(), 8u) << "it ended before its script did";
-  EXPECT_EQ(stories[0][4].code, tuttiAborted);
-  EXPECT_LT(stories[0][4].seconds, 10);
-  EXPECT_EQ(stories[0][7].code, tuttiSuccess) << "its part was written after it was deregistered";
+TEST_P(WindowOf, ADeregistrationOfAFailedCommunicatorEndsAtOnceWithItsError) {
+  const auto stories = run(GetParam(), "window 8388608 mapped\nbarrier\nabort\nderegister",
+                           "window 8388608 mapped\nbarrier\nrepeat put 8388608 0 mapped");
+  ASSERT_EQ(stories[0].size(), 5u);
+  EXPECT_EQ(stories[0][4].code, tuttiAborted) << stories[0][4].text;
+  EXPECT_LT(stories[0][4].seconds, 10) << "a put of another rank ends when its copy does";
+  EXPECT_EQ(stories[1].back().code, tuttiAborted) << stories[1].back().text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, WindowOf, testing::Values("local", "shm", "hosts"));

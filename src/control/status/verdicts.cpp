@@ -128,7 +128,8 @@ std::string reason(const Known& rank, const RankStatus& waiter) {
   return text + fmt::format("its last call was {}, and it has made none for {}", call_text(its), since);
 }
 
-/// The ranks of communicators as nodes: who waits for whom, also through a process that waits in another one.
+/// A graph of the ranks of communicators: for which others each one waits, also through a process that waits in another
+/// communicator.
 class Judged {
  public:
   explicit Judged(std::vector<const KnownCommunicator*> all) : all_(std::move(all)), nodes_(all_.size()) {

@@ -22,9 +22,8 @@ struct SignalLine {
 class Use {
  public:
   explicit Use(SignalLine& line) : line_(line) {
-    line_.busy.store(1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    allowed_ = line_.closed.load(std::memory_order_acquire) == 0;
+    line_.busy.store(1, std::memory_order_seq_cst);
+    allowed_ = line_.closed.load(std::memory_order_seq_cst) == 0;
   }
   ~Use() { line_.busy.store(0, std::memory_order_release); }
   Use(const Use&) = delete;

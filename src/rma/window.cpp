@@ -99,12 +99,11 @@ Target::Exposed OwnPart::exposed() const {
 
 bool OwnPart::is_busy() const {
   return std::any_of(signals_, signals_ + ranks_,
-                     [](const SignalLine& line) { return line.busy.load(std::memory_order_acquire) != 0; });
+                     [](const SignalLine& line) { return line.busy.load(std::memory_order_seq_cst) != 0; });
 }
 
 bool OwnPart::close() {
-  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) line->closed.store(1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) line->closed.store(1, std::memory_order_seq_cst);
   const Deadline grace = Deadline::in(kGrace);
   while (is_busy() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   return !is_busy() || cut_off();
@@ -281,8 +280,7 @@ uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, ui
 
 void Window::flush(Rank rank, double limit) {
   Peer& peer = peers_[rank];
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!peer.is_dirty) return;
+  if (!peer.is_dirty) return;  // what loads and stores have done is in place
   ask(rank, request(Request::What::Flush), {}, limit);
   peer.is_dirty = false;
 }

@@ -137,5 +137,6 @@ tuttiResult_t tuttiWindowBarrier(tuttiWindow_t window, tuttiStream_t stream) {
     const auto on = stream_of(stream);
     comm::submit(of.comm, of.window, {.what = What::Flush, .peer = TUTTI_ALL_PEERS}, on);
     comm::submit(of.comm, {.spec = {.collective = Collective::Barrier}}, on);
+    comm::submit(of.comm, of.window, {.what = What::Acquire}, on);
   });
 }

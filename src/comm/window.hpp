@@ -45,7 +45,7 @@ struct WindowServices {
 
 /// A call on a window.
 struct OneSided {
-  enum class What : uint8_t { Put, Get, Signal, PutSignal, WaitSignal, Add, CompareSwap, Flush };
+  enum class What : uint8_t { Put, Get, Signal, PutSignal, WaitSignal, Add, CompareSwap, Flush, Acquire };
   static constexpr Rank kAllPeers = -1;
 
   What what = What::Flush;
@@ -57,7 +57,8 @@ struct OneSided {
   uint64_t count = 0;                  ///< signals to wait for
   uint64_t operand = 0, expected = 0;  ///< of Add and CompareSwap
 
-  bool waits() const { return what == What::WaitSignal; }
+  /// It runs last in a group. (Acquire follows a barrier: what other ranks have put before it is seen after it.)
+  bool waits() const { return what == What::WaitSignal || what == What::Acquire; }
 };
 
 /// "put(4096 bytes, to rank 1 at offset 0)".

@@ -68,6 +68,8 @@ std::string describe(const OneSided& call) {
       return fmt::format("atomic_add(to rank {} at offset {})", call.peer, call.offset);
     case What::CompareSwap:
       return fmt::format("atomic_compare_swap(to rank {} at offset {})", call.peer, call.offset);
+    case What::Acquire:
+      return "window_barrier()";
     case What::Flush:
       break;
   }
@@ -223,6 +225,8 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
       if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, limit);
       for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, limit);
       return;
+    case What::Acquire:
+      return windows_->target->acquire();
     case What::WaitSignal:
       return;
   }

@@ -33,6 +33,9 @@ class Target : public std::enable_shared_from_this<Target> {
   /// When it returns, no request on that part is carried out any more.
   void withdraw(uint64_t window);
 
+  /// What the agent has done before happens before the return: it works under the lock.
+  void acquire() { const std::lock_guard lock(mutex_); }
+
   // ---- for the agent
   /// A stream of that rank begins. False: it has one already, or there is nothing to serve any more.
   bool admit(Rank rank);

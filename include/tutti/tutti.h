@@ -67,7 +67,8 @@ typedef enum {
   tuttiProtocolError = 9,   /* bytes from a peer were invalid */
   tuttiUnsupported = 10,    /* this build or machine does not support it */
   tuttiInternalError = 11,  /* a defect of Tutti itself */
-  tuttiInProgress = 12      /* not finished yet */
+  tuttiInProgress = 12,     /* not finished yet */
+  tuttiRevoked = 13         /* a rank has revoked the communicator: tuttiCommRevoke */
 } tuttiResult_t;
 
 /* Element types. f16: IEEE binary16; bf16: bfloat16; f8e4m3, f8e5m2: OCP 8-bit floats. */
@@ -189,6 +190,16 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tu
  * called it. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
 
+/* A communicator of `ranks` ranks: those of `comm`, which keep their numbers, but for the `count` replaced ones; new
+ * processes take the places of these, and the places from the size of `comm` on. The ranks that stay call it, outside
+ * groups, with the same arguments, after a failure of `comm` too; new processes call tuttiCommInitRank with the id that
+ * tuttiCommGetGrowId has made, and one of the open places. As tuttiCommShrink otherwise. */
+TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int count, int ranks, tuttiComm_t* grown);
+/* *id: what new processes need to join in the next tuttiCommGrow of `comm` with these arguments. On the first rank that
+ * stays, before its tuttiCommGrow; a process that comes earlier, or after one that failed, is refused. */
+TUTTI_API tuttiResult_t tuttiCommGetGrowId(tuttiComm_t comm, const int* replaced, int count, int ranks,
+                                           tuttiUniqueId* id);
+
 /* From now on this rank's calls on `comm`, also those that wait already, may wait `seconds` without progress, in place
  * of the configuration's `timeout`; 0: TUTTI_TIMEOUT. Ranks may have different limits: the first that passes counts. */
 TUTTI_API tuttiResult_t tuttiCommSetTimeout(tuttiComm_t comm, double seconds);
@@ -221,6 +232,10 @@ TUTTI_API void tuttiCommRelease(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+/* The same with tuttiRevoked: for a rank that has heard of a failure, or wants another membership, and takes all ranks
+ * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). MPI's name is
+ * MPI_Comm_revoke. */
+TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
  * while it is made or finalized in the background. Does not wait. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);

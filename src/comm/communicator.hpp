@@ -153,10 +153,17 @@ class Communicator {
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
   std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
+  /// The communicator of these ranks, which keep their numbers, and of new processes in the places of the `replaced`
+  /// ones and in those from ranks() to `ranks` - 1. The ranks that stay call it as shrink(); new processes join with
+  /// grow_id().
+  std::shared_ptr<Communicator> grow(std::vector<Rank> replaced, Rank ranks);
+  /// The id of the next grow(); its rendezvous server is open when this returns. By the first rank that stays.
+  control::UniqueId grow_id(std::vector<Rank> replaced, Rank ranks);
   void abort() {
     endpoint_->abort();
     leave_trace();
   }
+  void revoke() { endpoint_->revoke(); }
   /// Fails it on all ranks; the text begins with this rank.
   void fail(Code code, const std::string& text);
   /// The first failure; Ok if there is none.
@@ -238,6 +245,9 @@ class Communicator {
     }
   }
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
+  std::string purpose_of(const std::string& what, bool begins);
+  struct Remake;
+  std::shared_ptr<Communicator> remake(const Remake& how);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   const std::shared_ptr<control::Endpoint> endpoint_;
@@ -280,8 +290,8 @@ class Communicator {
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
-  std::mutex shrinks_mutex_;
-  std::map<std::vector<Rank>, uint32_t> shrinks_;  // calls of shrink(), by excluded ranks
+  std::mutex remakes_mutex_;
+  std::map<std::string, uint32_t> remakes_;  // calls of shrink() and grow(), by what they make
 };
 
 }  // namespace tutti::comm

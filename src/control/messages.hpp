@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,12 @@ struct Member {
     v.text(m.unix_name, kMaxName);
     v.text(m.info, kMaxInfo);
   }
+};
+
+/// Who may take which place of a communicator that is made.
+struct Places {
+  Rank ranks = 0;               ///< 0: those who register decide
+  std::map<Rank, Member> kept;  ///< for ranks of these processes
 };
 
 struct Register {

@@ -174,8 +174,22 @@ typedef struct {
  * are tuttiInProgress until it is made. */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank,
                                                 const tuttiConfig_t* config);
-/* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone. */
+/* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone.
+ * Under `tutti run --restarts` or `--min-ranks` all processes of the job call it again when a communicator has failed,
+ * and so does each process that was started anew: it returns the communicator of those that there are then, when all of
+ * them have come, or after TUTTI_TIMEOUT seconds with an error that names the others. If a rank dies meanwhile, the
+ * error is tuttiPeerFailed, and they come again; tuttiAborted: the job ends, or its launcher is gone. See
+ * docs/elastic.md. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
+/* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`. Does not wait. */
+typedef struct {
+  size_t size;         /* sizeof(tuttiJobState_t) */
+  unsigned generation; /* of the communicator that tuttiCommInitEnv has made last, from 1; 0: no such launcher */
+  int newcomer;        /* 1: this process has come after the first generation, and has the others' state to get */
+  unsigned waiting;    /* processes that wait for the next tuttiCommInitEnv of all */
+  double ends_in;      /* seconds until the job is to end, since its launcher has got SIGTERM; negative: it goes on */
+} tuttiJobState_t;
+TUTTI_API tuttiResult_t tuttiGetJobState(tuttiJobState_t* state);
 /* All `ranks` ranks in this process: comms[i] is rank i, for one thread each, or for one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 /* A communicator of the ranks that pass the same `colour`, ordered by `key`, then by rank. Every rank of `comm`

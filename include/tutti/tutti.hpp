@@ -54,6 +54,13 @@ class Communicator {
     check(tuttiCommInitEnv(made.comm_.get()));
     return made;
   }
+  /// The job of `from_environment()`, as its launcher tells it; see tuttiGetJobState.
+  static tuttiJobState_t job_state() {
+    tuttiJobState_t state{};
+    state.size = sizeof state;
+    check(tuttiGetJobState(&state));
+    return state;
+  }
   /// All `ranks` ranks in this process, [i] being rank i, for one thread each, or for one thread in groups.
   static std::vector<Communicator> all_local(int ranks) {
     const auto handles = std::make_shared<std::vector<tuttiComm_t>>(static_cast<size_t>(std::max(ranks, 1)));

@@ -55,6 +55,20 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
   });
 }
 
+tuttiResult_t tuttiGetJobState(tuttiJobState_t* state) {
+  return guarded([&] {
+    if (required(state, "state").size < sizeof(tuttiJobState_t)) {
+      throw_error(Code::InvalidArgument, "state->size is {}; set it to sizeof(tuttiJobState_t), which is {}",
+                  state->size, sizeof(tuttiJobState_t));
+    }
+    const comm::JobState known = comm::job_state();
+    state->generation = known.generation;
+    state->newcomer = known.newcomer ? 1 : 0;
+    state->waiting = known.waiting;
+    state->ends_in = known.ends_in.value_or(-1);
+  });
+}
+
 namespace {
 
 /// Ranks of the communicator that a call names. Throws Error(InvalidArgument | InvalidUsage).

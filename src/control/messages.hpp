@@ -33,6 +33,7 @@ enum class Kind : uint8_t {
   Fetch,         // asks rank 0 for the unique id (launch)
   Withdraw,      // a rank cannot take part, and why
   OpenTrunk,     // the connection carries channels (control/trunk.hpp)
+  JoinJob,       // a process comes to the launcher's job server (control/elastic/messages.hpp)
   // answers to them
   Accepted,
   Refused,
@@ -54,6 +55,13 @@ enum class Kind : uint8_t {
   OpenChannel,
   Carried,
   CloseChannel,
+  // job server → process, and back
+  JobWelcome,
+  MakeId,
+  Generation,
+  JobNotice,
+  MemberReady,
+  MadeId,
   // both ways
   Fail,
   BoardAsk,

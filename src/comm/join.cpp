@@ -32,9 +32,8 @@ UniqueId create_unique_id() {
 namespace {
 
 /// As one of the processes that the launcher's job server knows.
-std::shared_ptr<Communicator> join_generation(control::JobMember& member) {
-  // The others come when a call of theirs has failed, at the latest when its time is up.
-  const auto place = member.next(Deadline::in(std::max(env().init_timeout, env().timeout)));
+std::shared_ptr<Communicator> join_generation(control::JobMember& member, Deadline deadline) {
+  const auto place = member.next(deadline);
   return Communicator::join(
       place.id, place.ranks, place.rank,
       {.title = place.generation == 1 ? "world" : fmt::format("world, generation {}", place.generation),
@@ -44,7 +43,9 @@ std::shared_ptr<Communicator> join_generation(control::JobMember& member) {
 }  // namespace
 
 std::shared_ptr<Communicator> join_from_environment() {
-  if (auto* const member = control::JobMember::of_this_process()) return join_generation(*member);
+  // The other processes of a job come when a call of theirs has failed, at the latest when its time is up.
+  const auto deadline = Deadline::in(std::max(env().init_timeout, env().timeout));
+  if (auto* const member = control::JobMember::of_this_process(deadline)) return join_generation(*member, deadline);
   const auto launch = recognise_own_launch();
   if (!launch)
     return Communicator::join(create_unique_id(), 1, 0, {.title = "world", .processors = current_processors()});
@@ -53,7 +54,7 @@ std::shared_ptr<Communicator> join_from_environment() {
 }
 
 JobState job_state() {
-  auto* const member = control::JobMember::of_this_process();
+  auto* const member = control::JobMember::existing();
   return member == nullptr ? JobState{} : member->state();
 }
 

@@ -1,6 +1,7 @@
 #include "control/elastic/job_member.hpp"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,8 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "base/log.hpp"
+#include "base/socket.hpp"
 #include "base/version.hpp"
 #include "control/bootstrap/dial.hpp"
 #include "control/control_thread.hpp"
@@ -19,6 +22,8 @@
 namespace tutti::control {
 namespace {
 
+constexpr double kHereSeconds = 1;  // for the launcher to accept a connection on this host
+constexpr int kInterfacePauseMs = 100;
 constexpr double kAnswerSeconds = 2;  // for the server to say for whom this process has waited in vain
 
 /// TUTTI_JOB_SERVER: "NAME@ADDRESS,ADDRESS@PORT".
@@ -50,18 +55,48 @@ uint32_t milliseconds_of(Deadline deadline) {
 
 }  // namespace
 
-JobMember* JobMember::of_this_process() {
-  if (env().job_server.empty()) return nullptr;
-  static std::mutex mutex;
-  static JobMember* member = nullptr;  // never destroyed: the control thread uses it until the process ends
-  static pid_t process = 0;
-  const std::lock_guard lock(mutex);
-  if (member == nullptr || process != getpid()) {
-    const auto slot = env().rank ? static_cast<Rank>(*env().rank) : kNoRank;
-    member = new JobMember(slot, env().job_server, job_server_key(env().job, env().key));
-    process = getpid();
+namespace {
+
+/// A process that starts while its host's interface is down would offer only its loopback address as long as it lives:
+/// waits until there is another one, or the deadline. Not where the launcher is on this host.
+void await_interface(const ServerAddress& server, Deadline deadline) {
+  try {
+    connect_unix(server.unix_name, {Deadline::in(kHereSeconds), nullptr});
+    return;
+  } catch (const Error&) {  // it is on another host
   }
-  return member;
+  const auto has_only_loopback = [] {
+    const auto addresses = local_addresses();
+    return std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
+  };
+  for (bool told = false; has_only_loopback() && !deadline.passed(); told = true) {
+    if (!told) log_warn("this host has only a loopback address: waiting for an interface that is up");
+    poll(nullptr, 0, deadline.poll_ms(kInterfacePauseMs));
+  }
+}
+
+std::mutex member_mutex;
+JobMember* the_member = nullptr;  // never destroyed: the control thread uses it until the process ends
+pid_t member_process = 0;
+
+}  // namespace
+
+JobMember* JobMember::existing() {
+  const std::lock_guard lock(member_mutex);
+  return member_process == getpid() ? the_member : nullptr;
+}
+
+JobMember* JobMember::of_this_process(Deadline deadline) {
+  if (env().job_server.empty()) return nullptr;
+  if (auto* const member = existing()) return member;
+  await_interface(parse(env().job_server), deadline);
+  const std::lock_guard lock(member_mutex);
+  if (the_member == nullptr || member_process != getpid()) {
+    const auto slot = env().rank ? static_cast<Rank>(*env().rank) : kNoRank;
+    the_member = new JobMember(slot, env().job_server, job_server_key(env().job, env().key));
+    member_process = getpid();
+  }
+  return the_member;
 }
 
 JobMember::JobMember(Rank slot, std::string address, const Key& key)

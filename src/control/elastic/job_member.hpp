@@ -36,9 +36,11 @@ struct JobState {
 
 class JobMember {
  public:
-  /// Of this process; null if its launcher has no job server. Throws Error(InvalidArgument) for an environment that
-  /// makes no sense.
-  static JobMember* of_this_process();
+  /// Of this process; null if its launcher has no job server. Waits, until the deadline, where the host has no interface
+  /// that is up. Throws Error(InvalidArgument) for an environment that makes no sense.
+  static JobMember* of_this_process(Deadline deadline);
+  /// The same, if of_this_process() has made it.
+  static JobMember* existing();
 
   /// Waits until all processes of the job want the next generation. Throws Error(Timeout) naming those that do not,
   /// Aborted if the job ends or its launcher is gone, InvalidArgument if that does not know this process.

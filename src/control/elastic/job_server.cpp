@@ -14,6 +14,8 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kMaxGuests = 4096;
+constexpr double kBetweenGenerations =
+    0.1;  // between two generations, where communicators fail as soon as they are made
 
 double elapsed_since(Deadline::Clock::time_point then) {
   return std::chrono::duration<double>(Deadline::Clock::now() - then).count();
@@ -207,6 +209,17 @@ void JobServer::gather() {
     return;
   }
   if (!forming_.empty() || expected_.empty() || !missing().empty()) return;
+  if (!pause_.passed()) {
+    if (std::exchange(gathers_later_, true)) return;
+    control_.loop().at(pause_, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->gathers_later_ = false;
+      self->gather();
+    });
+    return;
+  }
+  pause_ = Deadline::in(kBetweenGenerations);
   for (const auto& [slot, process] : processes_) {
     if (process.ready) forming_.push_back(slot);
   }

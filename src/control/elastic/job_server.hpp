@@ -89,6 +89,8 @@ class JobServer final : public ConnectionHandler, public std::enable_shared_from
   std::set<Rank> expected_;            // slots with a process, and the others of the present generation
   Rank next_guest_;
   uint32_t generation_ = 0;
+  Deadline pause_ = Deadline::in(0);  // the earliest time of the next one
+  bool gathers_later_ = false;
   std::vector<Rank> forming_;  // slots of the generation whose id is being made
   std::string closed_;         // why there is no further generation
   std::optional<Deadline> ends_;

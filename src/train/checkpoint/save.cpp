@@ -7,16 +7,16 @@
 #include <thread>
 #include <utility>
 
-#include "base/deadline.hpp"
 #include "train/checkpoint/files.hpp"
 #include "train/checkpoint/rank_state.hpp"
+#include "train/core/clock.hpp"
 #include "tutti/train/checkpoint.hpp"
 
 namespace tutti::train {
 namespace {
 
-constexpr size_t kKept = 2;            // checkpoints of a folder
-constexpr int kLookMs = 10;            // between two looks for the files of other ranks
+constexpr size_t kKept = 2;             // checkpoints of a folder
+constexpr int kLookMs = 10;             // between two looks for the files of other ranks
 constexpr double kOthersSeconds = 600;  // for their files to come
 
 /// This rank's two files.
@@ -84,8 +84,7 @@ RankState copy_state(const CheckpointPart& part) {
         const Span source = arrays[i].part(from - piece.first, count);
         part.device.download(state.values.data() + at + i * count, source.data, source.bytes());
       }
-      state.pieces.push_back(
-          Saved{{p.full, p.start, p.shape, from - p.offset, count}, p.name, "", at * sizeof(float)});
+      state.pieces.push_back(Saved{{p.full, p.start, p.shape, from - p.offset, count}, p.name, "", at * sizeof(float)});
     }
   }
   return state;
@@ -113,17 +112,18 @@ struct BackgroundSave::Work {
     if (failure) mark_failed(partial, rank);
   }
   void await_others() {
-    const Deadline deadline = Deadline::in(kOthersSeconds);
+    const double until = now() + kOthersSeconds;
     for (int other = 1; other < ranks;) {
       if (is_written(partial, other)) {
         ++other;
         continue;
       }
       if (stop) throw Error(Code::Aborted, "checkpoint: it was given up");
-      if (deadline.passed()) {
-        throw Error(Code::Timeout, fmt::format("checkpoint: rank {} has not written its part to {} in {} s: do all ranks "
-                                               "see the same folder?",
-                                               other, partial.string(), kOthersSeconds));
+      if (now() > until) {
+        throw Error(Code::Timeout,
+                    fmt::format("checkpoint: rank {} has not written its part to {} in {} s: do all ranks "
+                                "see the same folder?",
+                                other, partial.string(), kOthersSeconds));
       }
       poll(nullptr, 0, kLookMs);
     }

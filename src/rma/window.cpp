@@ -71,9 +71,10 @@ std::shared_ptr<OwnPart> OwnPart::find(const PartName& name) {
 std::optional<PartName> OwnPart::within(const void* memory, uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
   Parts& parts = Parts::of_this_process();
+  std::vector<std::shared_ptr<OwnPart>> held;  // the last holder's end takes the lock
   const std::lock_guard lock(parts.mutex);
   for (const auto& [name, weak] : parts.all) {
-    const std::shared_ptr<OwnPart> part = weak.lock();
+    const std::shared_ptr<OwnPart>& part = held.emplace_back(weak.lock());
     if (part == nullptr || part->is_closed()) continue;
     const uint64_t from = part->part_.memory;
     if (from < begin + bytes && begin < from + part->part_.bytes) return name;

@@ -143,12 +143,17 @@ class Communicator {
   /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
   void drop_buffer(uint64_t registration);
   /// All ranks call them, at the same place among their calls, by the thread whose ticket is served.
-  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes);
+  /// `refusal`: why this rank cannot take part; then no rank has the window, and all throw that.
+  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes, const Status& refusal);
   void deregister_window(Window& window);
   /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
   void check(const OneSided& call) const;
   /// Runs it, and throws its error. By the thread whose ticket is served.
-  void run(Window& window, const OneSided& call);
+  void run(Window& window, const OneSided& call) {
+    if (notes_) [[unlikely]]
+      return run_noted(window, call);
+    run_unnoted(window, call);
+  }
   /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
@@ -222,10 +227,14 @@ class Communicator {
     CallTotal::add(total.sent, made.execution->sent());
     CallTotal::add(total.received, made.execution->received());
   }
+  void run_unnoted(Window& window, const OneSided& call);
+  void run_noted(Window& window, const OneSided& call);
   void carry_out(rma::Window& parts, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
   bool take_signals(Window& window, const OneSided& call) const;
+  [[noreturn]] void fail_one_sided(const OneSided& call, const Error& error);
   void close_window(Window& window);
+  void leave_windows();
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;
@@ -287,6 +296,7 @@ class Communicator {
   std::map<uint64_t, Registered> registrations_;  // by number
   uint64_t last_registration_ = 0;
   std::unique_ptr<WindowServices> windows_;
+  uint64_t one_sided_ = 0;  // calls on windows
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

@@ -1,6 +1,5 @@
-// Windows: registering them, which all ranks do, and one-sided calls, which a rank makes alone.
-#include <cstring>
-#include <span>
+// Registering and deregistering windows, which all ranks do.
+#include <charconv>
 #include <utility>
 
 #include "base/format.hpp"
@@ -15,34 +14,43 @@
 namespace tutti::comm {
 namespace {
 
-using What = OneSided::What;
-
-constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
-
-std::span<const std::byte> source_of(const OneSided& call) {
-  return {static_cast<const std::byte*>(call.source), call.bytes};
-}
-std::span<std::byte> target_of(const OneSided& call) { return {static_cast<std::byte*>(call.into), call.bytes}; }
-
-void put_word(void* into, uint64_t word) {
-  if (into != nullptr) std::memcpy(into, &word, sizeof word);
+/// What a rank that cannot take part gives to the exchange instead of a Part: "1 the buffer is NULL".
+std::string refusal_text(Code code, const std::string& why) {
+  return fmt::format("{} {}", static_cast<int>(code), why);
 }
 
-/// What ranks have given to the exchange. One that cannot take part gives a text instead of a Part: then all refuse.
+[[noreturn]] void throw_refusal(Rank rank, const std::string& text) {
+  int code = 0;
+  const char* const end = text.data() + text.size();
+  const char* const why = std::from_chars(text.data(), end, code).ptr;
+  const bool is_known = code > static_cast<int>(Code::Ok) && code < static_cast<int>(Code::InProgress) && why != end;
+  if (!is_known) throw_error(Code::ProtocolError, "window_register(): rank {} has sent something else", rank);
+  throw_error(static_cast<Code>(code), "window_register(): rank {} cannot take part: {}", rank,
+              transports::printable_reply(std::string(why + 1, end)));
+}
+
+/// What ranks have given to the exchange. If one cannot take part, all refuse.
 std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
   std::vector<rma::Part> parts(all.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (transports::unpack(all[rank], parts[rank]) && parts[rank].magic == rma::Part::kMagic) continue;
-    throw_error(Code::OutOfMemory, "window_register(): rank {} cannot take part: {}", rank,
-                transports::printable_reply(all[rank]));
+    throw_refusal(static_cast<Rank>(rank), all[rank]);
   }
   return parts;
 }
 
+void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
+  if (part.close(why)) return;
+  log_error(
+      "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
+      "new pages, or the memory shares pages with other data",
+      rank);
+}
+
 }  // namespace
 
-WindowServices::WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
-    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, failed) {
+WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends)
+    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, std::move(ends)) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
 }
@@ -51,71 +59,27 @@ WindowServices::~WindowServices() {
   if (process == process_generation()) target->close();
 }
 
-std::string describe(const OneSided& call) {
-  switch (call.what) {
-    case What::Put:
-      return fmt::format("put({} bytes, to rank {} at offset {})", call.bytes, call.peer, call.offset);
-    case What::Get:
-      return fmt::format("get({} bytes, from rank {} at offset {})", call.bytes, call.peer, call.offset);
-    case What::Signal:
-      return fmt::format("signal({}, to rank {})", call.signal, call.peer);
-    case What::PutSignal:
-      return fmt::format("put_signal({} bytes, to rank {} at offset {}, signal {})", call.bytes, call.peer, call.offset,
-                         call.signal);
-    case What::WaitSignal:
-      return fmt::format("wait_signal({} of signal {}, from rank {})", call.count, call.signal, call.peer);
-    case What::Add:
-      return fmt::format("atomic_add(to rank {} at offset {})", call.peer, call.offset);
-    case What::CompareSwap:
-      return fmt::format("atomic_compare_swap(to rank {} at offset {})", call.peer, call.offset);
-    case What::Acquire:
-      return "window_barrier()";
-    case What::Flush:
-      break;
-  }
-  return call.peer == OneSided::kAllPeers ? "flush()" : fmt::format("flush(rank {})", call.peer);
-}
-
-void SignalWait::wait() {
-  exec::Pending* self = this;
-  exec::wait_for_one({&self, 1}, backoff_);
-}
-
-void SignalWait::check_failure(double) {
-  if (done_ || failed_.load(std::memory_order_acquire) == 0) return;
-  if (poll()) return;  // it came before the failure
-  status_ = observer_.failed();
-  done_ = true;
-}
-
-void SignalWait::check_stall(double seconds, uint64_t stall_id) {
-  if (done_) return;
-  // One that a peer stores itself is here as soon as it is sent.
-  const bool at_once = line_.reaches.load(std::memory_order_acquire) != 0;
-  exec::Stall stall{.await = at_once ? exec::Await::Signal : exec::Await::FarSignal, .peer = from_};
-  stall.seconds = seconds;
-  stall.id = stall_id;
-  stall.all = {{.peer = from_, .await = stall.await}};
-  Status status = observer_.stalled(stall);
-  if (status.ok()) return;
-  status_ = std::move(status);
-  done_ = true;
-}
-
-std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes) {
+std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, const Status& refusal) {
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
   try {
     const std::vector<std::string> all = in_control_call([&] {
-      if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
+      if (windows_ == nullptr) {
+        windows_ = std::make_unique<WindowServices>(
+            *endpoint_,
+            rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }});
+      }
       std::string mine;
       try {
+        refusal.throw_if_bad();
         window = std::make_shared<Window>(
             calls_, rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, ranks()), ranks());
         windows_->target->expose(calls_, window->own->exposed());
         mine = transports::pack(window->own->part());
-      } catch (const std::exception& error) {  // the others are not to wait for this rank
-        mine = error.what();
+      } catch (const Error& error) {  // the others are not to wait for this rank
+        mine = refusal_text(error.code(), error.what());
+      } catch (const std::exception& error) {
+        mine = refusal_text(Code::OutOfMemory, error.what());
       }
       return exchange(std::move(mine), deadline);
     });
@@ -126,7 +90,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     for (Rank peer = 0; peer < ranks(); ++peer) {
       window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
     }
-    ++windows_->live;
+    windows_->live[window->number] = window->own;
     return window;
   } catch (...) {
     if (window != nullptr) close_window(*window);
@@ -137,19 +101,14 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
 /// When it returns, no other rank writes to this rank's part any more.
 void Communicator::close_window(Window& window) {
   if (windows_ != nullptr) windows_->target->withdraw(window.number);
-  if (!window.own->close()) {
-    log_error(
-        "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
-        "new pages, or the memory shares pages with other data",
-        rank());
-  }
+  close_part(*window.own, rma::Closed::Deregistered, rank());
   window.parts.reset();
 }
 
 /// The same, also if it throws.
 void Communicator::deregister_window(Window& window) {
   if (!window.parts) throw_error(Code::InvalidUsage, "rank {}: the window was deregistered", rank());
-  if (windows_ != nullptr) --windows_->live;
+  if (windows_ != nullptr) windows_->live.erase(window.number);
   try {
     const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
     in_control_call([&] {
@@ -165,92 +124,17 @@ void Communicator::deregister_window(Window& window) {
   close_window(window);
 }
 
-void Communicator::check(const OneSided& call) const {
-  const auto refuse = [&](const std::string& why) {
-    throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank(), describe(call), why);
-  };
-  const bool all = call.what == What::Flush && call.peer == OneSided::kAllPeers;
-  if (!all && (call.peer < 0 || call.peer >= ranks())) refuse(fmt::format("there are ranks 0 to {}", ranks() - 1));
-  if (call.signal >= rma::kSignals) refuse(fmt::format("there are signals 0 to {}", rma::kSignals - 1));
-  if ((call.what == What::Put || call.what == What::PutSignal) && call.source == nullptr && call.bytes > 0) {
-    refuse("the source is NULL");
+/// The program may free their memory when the communicator has been destroyed.
+void Communicator::leave_windows() {
+  size_t kept = 0;
+  windows_->target->close();
+  for (const auto& [number, part] : windows_->live) {
+    kept += part->part().bytes > 0 ? 1 : 0;  // others have nothing that another rank could write to
+    close_part(*part, rma::Closed::Left, rank());
   }
-  if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMaxSignals)) {
-    refuse(fmt::format("the count is from 1 to {}", kMaxSignals));
-  }
-  if ((call.what == What::Add || call.what == What::CompareSwap) && call.offset % sizeof(uint64_t) != 0) {
-    refuse("the offset is no multiple of 8");
-  }
-}
-
-void Communicator::run(Window& window, const OneSided& call) {
-  if (call.what == What::WaitSignal && window.parts && take_signals(window, call)) return;  // also after a failure
-  unusable_status().throw_if_bad();
-  if (!window.parts)
-    throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
-  if (call.what == What::WaitSignal) return await_signal(window, call);
-  try {
-    carry_out(*window.parts, call);
-  } catch (const Error& error) {
-    if (error.code() == Code::InvalidArgument || error.code() == Code::InvalidUsage) {
-      throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
-    }
-    diagnostics_.begin_other(describe(call));
-    const Status status =
-        diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
-    diagnostics_.end();
-    leave_trace();
-    status.throw_if_bad();
-  }
-}
-
-void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
-  const double limit = timeouts_.of_calls();
-  switch (call.what) {
-    case What::Put:
-      return parts.put(source_of(call), call.peer, call.offset, limit);
-    case What::Get:
-      return parts.get(target_of(call), call.peer, call.offset, limit);
-    case What::PutSignal:
-      parts.put(source_of(call), call.peer, call.offset, limit);
-      return parts.signal(call.peer, call.signal, limit);
-    case What::Signal:
-      return parts.signal(call.peer, call.signal, limit);
-    case What::Add:
-      return put_word(call.into, parts.add(call.operand, call.peer, call.offset, limit));
-    case What::CompareSwap:
-      return put_word(call.into, parts.compare_swap(call.expected, call.operand, call.peer, call.offset, limit));
-    case What::Flush:
-      if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, limit);
-      for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, limit);
-      return;
-    case What::Acquire:
-      return windows_->target->acquire();
-    case What::WaitSignal:
-      return;
-  }
-}
-
-/// Takes those that the call waits for, if they have arrived.
-bool Communicator::take_signals(Window& window, const OneSided& call) const {
-  uint64_t& taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  const auto& arrived = window.own->from(call.peer).arrived[call.signal];
-  if (arrived.load(std::memory_order_acquire) < taken + call.count) return false;
-  taken += call.count;
-  return true;
-}
-
-void Communicator::await_signal(Window& window, const OneSided& call) {
-  const rma::SignalLine& line = window.own->from(call.peer);
-  const uint64_t taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  SignalWait wait(line, call.signal, taken + call.count, call.peer, failed_, backoff_, diagnostics_);
-  diagnostics_.begin_other(describe(call));
-  wait.wait();
-  diagnostics_.end();
-  if (!wait.status().ok()) leave_trace();
-  wait.status().throw_if_bad();
-  take_signals(window, call);
+  windows_->live.clear();
+  if (kept == 0) return;
+  log_error("rank {}: the communicator is destroyed before {} of its windows were deregistered", rank(), kept);
 }
 
 }  // namespace tutti::comm

@@ -3,12 +3,15 @@
 //
 // Order: what a rank puts into another rank's part lies there when a signal of it that follows has arrived: the signal
 // is counted by a store-release, and await() reads the count by a load-acquire. Puts without a signal between them may
-// arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush().
+// arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush(). That holds
+// of all windows of a communicator together: requests to a rank go over one stream, and a signal that is stored waits
+// until those before it are carried out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -38,6 +41,8 @@ class OwnPart {
   OwnPart(const OwnPart&) = delete;
   OwnPart& operator=(const OwnPart&) = delete;
 
+  /// Does a part of this process have some of these bytes? Its name.
+  static std::optional<PartName> within(const void* memory, uint64_t bytes);
   const Part& part() const { return part_; }
   Target::Exposed exposed() const;
   std::byte* memory() const { return memory_; }
@@ -45,11 +50,12 @@ class OwnPart {
   /// When it returns, nobody uses the part by loads and stores: uses that have begun have ended. A process of this host
   /// that is in the middle of one for longer than a moment, since it is stopped, has pages of its own from then on, and
   /// these have the content of before. False if the system refuses that, or the part shares pages with other data.
-  bool close();
+  bool close(Closed why = Closed::Deregistered);
 
  private:
   OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks);
   bool is_busy() const;
+  bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();
 
   const PartName name_;
@@ -59,8 +65,9 @@ class OwnPart {
   Part part_;
 };
 
-/// One thread at a time makes calls. Those that reach over streams throw what Channel's functions throw; and Error
-/// (InvalidArgument) where the bytes do not lie in the peer's part, or the peer says that there is no such window.
+/// One thread at a time makes calls. Those that reach over streams throw what Channel's functions throw. All throw
+/// Error(InvalidArgument) where the bytes do not lie in the peer's part, and Error(InvalidUsage) where the peer has
+/// deregistered the window, freed its memory, or left.
 class Window {
  public:
   /// `parts`: by rank. Maps those of this host's other processes that can be mapped: for the others requests are sent.
@@ -72,6 +79,8 @@ class Window {
   uint64_t bytes(Rank peer) const { return parts_[peer].bytes; }
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
   std::byte* address(Rank peer) const { return peers_[peer].memory; }
+  /// Do calls wait for answers, or for room on a stream, or may they?
+  bool asks(Rank peer) const { return peers_[peer].line == nullptr || channels_.is_dirty(peer); }
 
   /// `limit`: seconds that a request may take. put() returns when the source may be changed.
   void put(std::span<const std::byte> source, Rank peer, uint64_t offset, double limit);
@@ -80,7 +89,10 @@ class Window {
   /// Of 8 bytes at a multiple of 8; sequentially consistent. Return what was there before.
   uint64_t add(uint64_t operand, Rank peer, uint64_t offset, double limit);
   uint64_t compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, double limit);
+  /// Also what was put into other windows of the communicator.
   void flush(Rank peer, double limit);
+  /// Throws Error(InvalidUsage) if the peer is known to have no part any more.
+  void check_open(Rank peer) const;
 
  private:
   struct Peer {
@@ -88,12 +100,12 @@ class Window {
     SignalLine* line = nullptr;     // this rank's, of the peer's
     std::shared_ptr<OwnPart> here;  // of a rank in this process
     link::Segment memory_file, signal_file;
-    bool is_dirty = false;  // has had requests without an answer since the last flush
   };
   void reach(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
+  [[noreturn]] void refuse(Rank peer, Closed why) const;
   template <class Work>
   void use(Rank peer, Work&& work);
   Request request(Request::What what) const;

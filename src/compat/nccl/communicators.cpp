@@ -127,8 +127,10 @@ ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, 
   const tuttiConfig_t settings = converted(config);
   ncclUniqueId real = id;
   if (is_served_id(id)) real = exchange_served_id(ranks, rank);
-  return make(
+  const ncclResult_t result = make(
       out, [&](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(real), rank, &settings); });
+  if (result == ncclSuccess || result == ncclInProgress) set_signals(**out, config);
+  return result;
 }
 
 }  // namespace tutti::nccl

@@ -16,6 +16,7 @@
 #include "comm/call.hpp"
 #include "comm/call_board.hpp"
 #include "control/bootstrap/unique_id.hpp"
+#include "control/elastic/messages.hpp"
 #include "control/messages.hpp"
 #include "control/status/job_status.hpp"
 #include "control/status/metrics.hpp"
@@ -299,7 +300,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       using namespace control;
       read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdReply, Table, Exchange,
                     Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk,
-                    BoardReply, Ping, OpenTrunk, OpenChannel, Carried, CloseChannel>(rest);
+                    BoardReply, Ping, OpenTrunk, OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, JobWelcome,
+                    MakeId, MadeId, Generation, JobNotice>(rest);
       break;
     }
     case 1:

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "control/elastic/messages.hpp"
+
 namespace tutti::control {
 namespace {
 
@@ -47,7 +49,8 @@ void read_as_all(const std::string& body) {
 void read_as_everything(const std::string& body) {
   read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdReply, Welcome, Table, Exchange, Gathered,
               TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk, BoardReply, Ping, OpenTrunk,
-              OpenChannel, Carried, CloseChannel>(body);
+              OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, JobWelcome, MakeId, MadeId, Generation,
+              JobNotice>(body);
 }
 
 TEST(Messages, ATableIsReadAsWritten) {

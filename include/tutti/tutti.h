@@ -181,11 +181,12 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tu
  * error is tuttiPeerFailed, and they come again; tuttiAborted: the job ends, or its launcher is gone. See
  * docs/elastic.md. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
-/* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`. Does not wait. */
+/* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`, at least to that of the
+ * fields up to `ends_in`. Does not wait. */
 typedef struct {
   size_t size;         /* sizeof(tuttiJobState_t) */
   unsigned generation; /* of the communicator that tuttiCommInitEnv has made last, from 1; 0: no such launcher */
-  int newcomer;        /* 1: this process has come after the first generation, and has the others' state to get */
+  int newcomer;        /* 1: this process has come after the first generation, and knows nothing of the work yet */
   unsigned waiting;    /* processes that wait for the next tuttiCommInitEnv of all */
   double ends_in;      /* seconds until the job is to end, since its launcher has got SIGTERM; negative: it goes on */
 } tuttiJobState_t;

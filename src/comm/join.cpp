@@ -34,10 +34,16 @@ namespace {
 /// As one of the processes that the launcher's job server knows.
 std::shared_ptr<Communicator> join_generation(control::JobMember& member, Deadline deadline) {
   const auto place = member.next(deadline);
-  return Communicator::join(
-      place.id, place.ranks, place.rank,
-      {.title = place.generation == 1 ? "world" : fmt::format("world, generation {}", place.generation),
-       .processors = current_processors()});
+  JoinOptions options;
+  options.title = place.generation == 1 ? "world" : fmt::format("world, generation {}", place.generation);
+  options.processors = current_processors();
+  options.terms.stop = &member.broken();
+  options.terms.why = [&] {
+    return Error(Code::PeerFailed, fmt::format("rank {} of {}: a process of generation {} of the job has ended while "
+                                               "its communicator was made",
+                                               place.rank, place.ranks, place.generation));
+  };
+  return Communicator::join(place.id, place.ranks, place.rank, std::move(options));
 }
 
 }  // namespace

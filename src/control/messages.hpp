@@ -60,6 +60,7 @@ enum class Kind : uint8_t {
   MakeId,
   Generation,
   JobNotice,
+  NotAdmitted,
   MemberReady,
   MadeId,
   // both ways

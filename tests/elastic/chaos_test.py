@@ -1,6 +1,6 @@
 """A job over two hosts whose ranks are killed and stopped, whose cable is cut, and to which further processes come.
 
-    chaos_test.py BUILD [--seconds N] [--seed N] [--every FROM TO]
+    chaos_test.py BUILD [--seconds N] [--seed N] [--every FROM TO] [--pause MILLISECONDS]
 
 The hosts are network namespaces with a cable between them; the job has three ranks on each (chaos_job.cpp). At random
 moments one of these things happens, and the job must get on within a minute. At the end every element of every result
@@ -94,9 +94,10 @@ def processes_of(program):
 
 
 class Chaos:
-    def __init__(self, build, hosts, seed):
+    def __init__(self, build, hosts, seed, pause):
         self.random = random.Random(seed)
         self.hosts = hosts
+        self.pause = str(pause)
         # A copy, so that its processes are this job's alone.
         self.program = str(hosts.folder / "chaos_job")
         shutil.copy(build / "tests/elastic/tutti_chaos_job", self.program)
@@ -107,7 +108,7 @@ class Chaos:
         self.env = {**{name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")}, **given}
         words = ["ip", "netns", "exec", hosts.spaces[0], str(build / "tools/tutti"), "run", "--hosts",
                  f"localhost:{RANKS_EACH},{ADDRESSES[1]}:{RANKS_EACH}", "--launcher", f"{hosts.launcher} {{host}}",
-                 "--restarts", "100000", "--notice", "60", "-v", "--", self.program, str(self.progress)]
+                 "--restarts", "100000", "--notice", "60", "-v", "--", self.program, str(self.progress), self.pause]
         self.job = subprocess.Popen(words, env=self.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.guests = []
         self.counts = {}
@@ -156,7 +157,7 @@ class Chaos:
             return "nobody to join"
         known = environment_of(ranks[0])
         given = {name: known[name] for name in ("TUTTI_JOB", "TUTTI_KEY", "TUTTI_JOB_SERVER")}
-        words = ["ip", "netns", "exec", self.random.choice(self.hosts.spaces), self.program, str(self.progress)]
+        words = ["ip", "netns", "exec", self.random.choice(self.hosts.spaces), self.program, str(self.progress), self.pause]
         self.guests.append(subprocess.Popen(words, env={**self.env, **given}, stdin=subprocess.DEVNULL, stdout=self.log,
                                             stderr=self.log))
         return "a process joins"
@@ -211,13 +212,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, nargs=2, default=(5, 15))
+    parser.add_argument("--pause", type=int, default=0, help="ms behind each step of the job, which else takes all processors")
     options = parser.parse_args()
     try:
         hosts = Hosts()
     except Unavailable as error:
         print(f"skipped: {error}")
         return 77
-    chaos = Chaos(options.build.resolve(), hosts, options.seed)
+    chaos = Chaos(options.build.resolve(), hosts, options.seed, options.pause)
     try:
         chaos.run(options.seconds, options.every)
         chaos.finish()

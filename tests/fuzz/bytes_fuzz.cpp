@@ -300,8 +300,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       using namespace control;
       read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdReply, Table, Exchange,
                     Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk,
-                    BoardReply, Ping, OpenTrunk, OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, JobWelcome,
-                    MakeId, MadeId, Generation, JobNotice>(rest);
+                    BoardReply, Ping, OpenTrunk, OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, NotAdmitted,
+                    JobWelcome, MakeId, MadeId, Generation, JobNotice>(rest);
       break;
     }
     case 1:

@@ -24,7 +24,9 @@ std::vector<std::string> rank_environment(const Job& job, int rank) {
     set("TUTTI_ROOT_ADDR", job.root);
     set("TUTTI_PORT", job.port);
   }
-  if (job.restarts != nullptr) set("TUTTI_JOB_SERVER", job.restarts->address());
+  // Empty: what an outer job has set does not concern this one.
+  set("TUTTI_JOB_SERVER", job.restarts == nullptr ? "" : job.restarts->address());
+  set("TUTTI_RESTART", job.restarts == nullptr ? 0 : job.restarts->incarnation(rank));
   return variables;
 }
 

@@ -56,7 +56,8 @@ uint64_t staging_bytes();
 
 /// Starts all ranks, forwards their output and the launcher's signals, and returns when all processes of the job have
 /// ended: 0, or the first failure's exit status (128 + signal). Failures are printed on stderr. Throws Error if nothing
-/// could be started, or if the system's limits do not allow all ranks. Call it from a single-threaded process.
+/// could be started, or if the system's limits do not allow all ranks. Call it from a process that has no other threads
+/// than the control thread.
 int run_job(const Job& job);
 
 }  // namespace tutti::tools

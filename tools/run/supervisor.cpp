@@ -58,7 +58,7 @@ Supervisor::Supervisor(const Job& job) : job_(job), files_(fitting(job)), guardi
 
 int Supervisor::run() {
   start();
-  while (running() > 0) turn(-1);
+  while (running() > 0 || (job_.restarts != nullptr && job_.restarts->any_due())) turn(-1);
   host_signals_.finish();
   kill_children(guardian_.pid());
   const Deadline until = Deadline::in(kLastWords);
@@ -85,6 +85,9 @@ void Supervisor::start() {
     kill_children(guardian_.pid());
     throw;
   }
+  for (size_t rank = started_; job_.restarts != nullptr && rank < job_.ranks.size(); ++rank) {
+    job_.restarts->has_ended(static_cast<int>(rank));  // the others do not wait for it
+  }
   if (started_ < job_.ranks.size() && !output_lost_) {
     say(fmt::format("{} of {} ranks had been started; no more will be", started_, job_.ranks.size()));
   }
@@ -106,6 +109,7 @@ void Supervisor::start_rank(int rank, int stdin_source) {
                                                    stdin_source, streams_, host_signals_);
   guardian_.watch(started.pid());
   watch(started);
+  if (job_.restarts != nullptr) job_.restarts->has_started(rank);
   if (!job_.verbose) return;
   const Placement& placement = job_.ranks[static_cast<size_t>(rank)];
   say(fmt::format("started {}{}", started.name(), placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
@@ -122,6 +126,9 @@ void Supervisor::turn(double at_most) {
   if (job_.restarts != nullptr) fds.push_back({job_.restarts->fd(), POLLIN, 0});
   int timeout = at_most < 0 ? -1 : static_cast<int>(at_most * 1000);
   if (deadline_) timeout = deadline_->poll_ms(timeout < 0 ? 1 << 30 : timeout);
+  if (const auto due = job_.restarts == nullptr ? std::nullopt : job_.restarts->next_due()) {
+    timeout = Deadline::in(*due).poll_ms(timeout < 0 ? 1 << 30 : timeout);
+  }
   poll(fds.data(), fds.size(), timeout);
   for (RankProcess& rank : ranks_) rank.feed(fds);
   pass_output_on();
@@ -129,6 +136,7 @@ void Supervisor::turn(double at_most) {
   if (job_.restarts != nullptr) end_lost_ranks();
   reap_ranks();
   reap_others();
+  restart_ranks();
   if (deadline_ && deadline_->passed()) escalate();
 }
 

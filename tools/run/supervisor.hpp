@@ -44,6 +44,7 @@ class Supervisor {
   void reap_others();
   void note_end(RankProcess& rank, int wait_status);
   bool goes_on_after(const RankProcess& rank);
+  void restart_ranks();
   void end_lost_ranks();
   void take_signal(int signal);
   void stop_and_continue();

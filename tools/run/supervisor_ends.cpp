@@ -65,10 +65,10 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
     if (job_.restarts != nullptr) job_.restarts->has_ended(rank.rank());
     return;
   }
-  if (goes_on_after(rank)) return;
   // It wrote to our output itself, and the reader, perhaps `head`, has closed that.
   const bool lost_reader = !job_.prefix && rank.killed_by(SIGPIPE) && reader_gone(STDOUT_FILENO);
   if (first_status_ == 0 && lost_reader) return end_without_output(rank.status());
+  if (!lost_reader && goes_on_after(rank)) return;
   if (first_status_ != 0) {
     if (output_lost_) return;
     ++failed_later_;
@@ -121,12 +121,35 @@ void Supervisor::tell_the_rest() {
 
 /// True if the rank's failure does not end the job: it is started again, or the job does without it.
 bool Supervisor::goes_on_after(const RankProcess& rank) {
-  if (job_.restarts == nullptr || ending() || output_lost_) return false;
-  const auto then = job_.restarts->after_failure(rank.rank(), running());
+  if (job_.restarts == nullptr || output_lost_) return false;
+  if (ending() || succeeded_) {  // a rank that has ended well has left nothing to go on with
+    job_.restarts->has_ended(rank.rank());
+    return false;
+  }
+  const int to_come = static_cast<int>(job_.ranks.size() - started_) + static_cast<int>(job_.restarts->any_due());
+  const auto then = job_.restarts->after_failure(rank.rank(), running() + to_come);
   if (then == Restarts::Then::End) return false;
   say(fmt::format("{}: {}; {}", rank.name(), rank.what_became(), job_.restarts->words(then)));
-  if (then == Restarts::Then::Again) start_rank(rank.rank(), -1);
   return true;
+}
+
+/// Starts ranks again whose time has come. One that cannot be started has failed.
+void Supervisor::restart_ranks() {
+  if (job_.restarts == nullptr) return;
+  while (const auto rank = job_.restarts->take_due()) {
+    if (ending()) {
+      job_.restarts->has_ended(*rank);
+      continue;
+    }
+    try {
+      start_rank(*rank, -1);
+    } catch (const Error& error) {
+      say(fmt::format("rank {} cannot be started again: {}", *rank, error.what()));
+      if (job_.restarts->after_failure(*rank, running()) != Restarts::Then::End) continue;
+      first_status_ = 1;
+      count_down(job_.grace, SIGTERM);
+    }
+  }
 }
 
 /// Ranks whose processes are silent: their hosts are lost, or they are stopped.

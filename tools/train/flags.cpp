@@ -159,6 +159,12 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
 
 void read_flags(const CLI::App& command, TrainFlags& flags) {
   check_no_flag_is_ignored(command, flags);
+  if (flags.save.empty() && (flags.resume || flags.save_every > 0)) {
+    refuse("--resume and --save-every need a folder: --save DIR");
+  }
+  if ((flags.restarts > 0 || flags.min_ranks > 0) && flags.processes == 0 && !flags.launched) {
+    refuse("--restarts and --min-ranks need -n; under tutti run they are options of that");
+  }
   train::TrainOptions& options = flags.options;
   train::DataParallelOptions& data = options.data_parallel;
   const auto type = [](const std::string& word) { return word == "bf16" ? DType::BF16 : DType::F32; };
@@ -184,12 +190,6 @@ train::TrainOptions options_for(const TrainFlags& flags, int ranks) {
 }
 
 void check_files(const TrainFlags& flags) {
-  if (flags.save.empty() && (flags.resume || flags.save_every > 0)) {
-    refuse("--resume and --save-every need a folder: --save DIR");
-  }
-  if ((flags.restarts > 0 || flags.min_ranks > 0) && flags.processes == 0) {
-    refuse("--restarts and --min-ranks need -n; under tutti run they are options of that");
-  }
   std::error_code error;
   if (!flags.save.empty() && std::filesystem::exists(flags.save, error) &&
       !std::filesystem::is_directory(flags.save, error)) {

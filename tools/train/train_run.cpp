@@ -30,23 +30,35 @@ void notice_sigterm() {
 
 }  // namespace
 
+/// The newest checkpoint's step as rank 0 sees it; 0: there is none.
+int64_t TrainRun::newest(Communicator& comm) const {
+  int64_t step = 0;
+  if (comm.rank() == 0 && !flags_.save.empty()) step = train::newest_checkpoint(flags_.save).value_or(0);
+  if (comm.size() > 1) comm.broadcast(step, 0);
+  return step;
+}
+
 /// Finds the state to go on from: that of the copies in memory, else the newest checkpoint's, else there is none.
 void TrainRun::prepare(Communicator& comm, train::Trainer& trainer) {
   const tuttiJobState_t job = Communicator::job_state();
   if (!flags_.save.empty()) trainer.try_folder(flags_.save);
+  const int64_t saved = newest(comm);
   if (job.generation > 1) {
     const bool known = trainer.restore(snapshots_);
-    const bool saved = !known && !flags_.save.empty() && train::newest_checkpoint(flags_.save).has_value();
-    if (saved) trainer.resume(flags_.save);
+    if (!known && saved > 0) trainer.resume(flags_.save);
     if (prints_) {
       fmt::print(stderr, "tutti train: generation {} of {} ranks goes on after step {}, {}\n", job.generation,
                  comm.size(), trainer.steps_done(),
-                 known   ? "from copies in memory"
-                 : saved ? "from the newest checkpoint"
-                         : "from the start: no copy is left");
+                 known       ? "from copies in memory"
+                 : saved > 0 ? "from the newest checkpoint"
+                             : "from the start: no copy is left");
     }
   } else if (flags_.resume) {
     resume(trainer);
+  } else if (saved > 0) {  // a run that does not resume must not add to another run's checkpoints
+    throw_error(Code::InvalidArgument,
+                "--save {}: there is a checkpoint of step {}; go on from it with --resume, or choose another folder",
+                flags_.save, saved);
   }
   if (elastic_) snapshot(trainer);
 }
@@ -129,7 +141,7 @@ TrainRun::End TrainRun::on(Communicator& comm) {
   }
   if (trainer.steps_done() == flags_.steps) trainer.compare_replicas();
   end_save(trainer);
-  if (!flags_.save.empty() && train::newest_checkpoint(flags_.save).value_or(0) < trainer.steps_done()) {
+  if (!flags_.save.empty() && newest(comm) < trainer.steps_done()) {
     save(trainer);
     end_save(trainer);
   }
@@ -138,21 +150,26 @@ TrainRun::End TrainRun::on(Communicator& comm) {
 }
 
 bool train_through_generations(const TrainFlags& flags) {
+  constexpr int kMaxFailures = 1000;
   TrainRun run(flags);
-  for (;;) {
-    auto comm = Communicator::from_environment();  // what it throws ends the run
+  for (int failures = 0; failures < kMaxFailures; ++failures) {
+    std::optional<Communicator> comm;
     try {
-      const auto end = run.on(comm);
-      comm.close();
+      comm = Communicator::from_environment();
+      const auto end = run.on(*comm);
+      comm->close();
       if (end != TrainRun::End::Gather) return true;
     } catch (const Error& error) {
-      fmt::print(stderr, "tutti train: rank {}: {}\n", comm.rank(), error.what());
-      comm.abort();  // ranks that wait for others than the lost one hear of it
-      const bool by_others = error.code() == Code::PeerFailed || error.code() == Code::Aborted ||
-                             error.code() == Code::Revoked || error.code() == Code::Timeout;
+      const bool made = comm.has_value() && !comm->empty();
+      fmt::print(stderr, "tutti train: {}{}\n", made ? fmt::format("rank {}: ", comm->rank()) : "", error.what());
+      if (made) comm->abort();  // ranks that wait for others than the lost one hear of it
+      // While it is made, Aborted means that the job ends.
+      const bool by_others = error.code() == Code::PeerFailed || error.code() == Code::Timeout ||
+                             error.code() == Code::Revoked || (made && error.code() == Code::Aborted);
       if (!by_others) return false;
     }
   }
+  return false;
 }
 
 }  // namespace tutti::tools

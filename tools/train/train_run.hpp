@@ -23,6 +23,7 @@ class TrainRun {
   struct Due {
     int notice = 0, gather = 0, snapshot = 0, save = 0;
   };
+  int64_t newest(Communicator& comm) const;
   void prepare(Communicator& comm, train::Trainer& trainer);
   void resume(train::Trainer& trainer);
   Due due(Communicator& comm, const train::Trainer& trainer);

@@ -3,8 +3,8 @@
 // are left, or of them and new ones (docs/elastic.md), and a trainer on it, which gets its state from the copies,
 // whatever its number of ranks, mesh and ZeRO stage.
 //
-// The copy of rank r is kept by rank (r + n/2) mod n: where ranks are numbered host by host, that is another host. So a
-// step is whole as long as of no two ranks at this distance both are lost.
+// The copy of rank r is kept by rank (r + n/2) mod n: where hosts have equally many ranks, that is another host. A step
+// is whole unless a rank and the one that keeps its copy are lost together.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class Snapshots {
   /// copies are older ones dropped.
   void take(const CheckpointOf& of, const CheckpointPart& part);
   /// Replaces the state by that of the newest step of which the ranks have all copies. All ranks of a communicator,
-  /// which may be another one, call together; new processes have nothing to give. Returns of what it is; nothing if no
-  /// step is whole: then nothing is changed. Throws as load_checkpoint does.
+  /// which may be another one, call together; new processes have nothing to give. Returns the step that it is of;
+  /// nothing, and changes nothing, if no step is whole. Throws as load_checkpoint does.
   std::optional<CheckpointOf> restore(const std::string& model, const CheckpointPart& part);
   /// What the copies take of this rank's memory.
   size_t bytes() const;

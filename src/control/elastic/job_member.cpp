@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/env.hpp"
@@ -24,7 +26,8 @@ namespace {
 
 constexpr double kHereSeconds = 1;  // for the launcher to accept a connection on this host
 constexpr int kInterfacePauseMs = 100;
-constexpr double kAnswerSeconds = 2;  // for the server to say for whom this process has waited in vain
+constexpr double kReconnectBeats = 6;  // heartbeats in which a launcher that is away may come back
+constexpr double kAnswerSeconds = 2;   // for the server to say for whom this process has waited in vain
 
 /// TUTTI_JOB_SERVER: "NAME@ADDRESS,ADDRESS@PORT".
 struct ServerAddress {
@@ -92,52 +95,62 @@ JobMember* JobMember::of_this_process(Deadline deadline) {
   await_interface(parse(env().job_server), deadline);
   const std::lock_guard lock(member_mutex);
   if (the_member == nullptr || member_process != getpid()) {
-    const auto slot = env().rank ? static_cast<Rank>(*env().rank) : kNoRank;
-    the_member = new JobMember(slot, env().job_server, job_server_key(env().job, env().key));
+    the_member = new JobMember({.slot = env().rank ? static_cast<Rank>(*env().rank) : kNoRank,
+                                .incarnation = static_cast<uint32_t>(env().restart),
+                                .address = env().job_server,
+                                .key = job_server_key(env().job, env().key)});
     member_process = getpid();
   }
   return the_member;
 }
 
-JobMember::JobMember(Rank slot, std::string address, const Key& key)
-    : control_(ControlThread::get()), slot_(slot), address_(std::move(address)), key_(key) {}
+JobMember::JobMember(Identity identity) : control_(ControlThread::get()), identity_(std::move(identity)) {}
 
-void JobMember::connect(Deadline deadline) {
-  const ServerAddress address = parse(address_);
+/// A connection that the server has admitted.
+Fd JobMember::dial_server(Deadline deadline) const {
+  const ServerAddress address = parse(identity_.address);
   const WaitLimit limit{deadline, nullptr};
   Fd fd;
   try {
-    try {
-      fd = dial_unix(address.unix_name, key_, limit);
-    } catch (const NoDescriptor&) {
-      throw;
-    } catch (const Error&) {  // it runs on another host
-      fd = dial(address.addresses, address.port, key_, limit);
-    }
-    JoinJob request;
-    request.version = version();
-    request.slot = slot_;
-    request.wait_ms = milliseconds_of(deadline);
-    request.me = control_.local_member();
-    send_all(fd.get(), pack(request), limit);
-    const std::string body = receive_frame(fd.get(), kMaxFirstFrame, limit);
+    fd = dial_unix(address.unix_name, identity_.key, limit);
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const Error&) {  // it runs on another host
+    fd = dial(address.addresses, address.port, identity_.key, limit);
+  }
+  JoinJob request;
+  request.version = version();
+  request.slot = identity_.slot;
+  request.incarnation = identity_.incarnation;
+  request.me = control_.local_member();
+  send_all(fd.get(), pack(request), limit);
+  return fd;
+}
+
+void JobMember::connect(Deadline deadline) {
+  Fd fd;
+  try {
+    fd = dial_server(deadline);
+    const std::string body = receive_frame(fd.get(), kMaxFirstFrame, {deadline, nullptr});
     if (kind_of(body) == Kind::Refused) {
       const auto refused = unpack<Refused>(body);
       throw Error(refused.code, refused.text);
     }
-    heartbeat_ms_ = unpack<JobWelcome>(body).heartbeat_ms;
+    const uint32_t heartbeat = unpack<JobWelcome>(body).heartbeat_ms;
+    if (heartbeat == 0) throw_error(Code::ProtocolError, "the launcher's heartbeat is 0");
+    heartbeat_ms_ = heartbeat;
   } catch (const Error& error) {
     const bool is_gone = error.code() == Code::PeerFailed || error.code() == Code::Timeout;
     throw_error(is_gone ? Code::Aborted : error.code(), "{}: the launcher of the job cannot be reached (at {}): {}",
-                this_process(), address_, error.what());
+                this_process(), identity_.address, error.what());
   }
   const auto channel = std::make_shared<SocketChannel>(control_.loop(), std::move(fd), kMaxFirstFrame);
   const std::lock_guard lock(mutex_);
   channel_ = channel;
   control_.loop().post([this, channel] {
-    last_beat_ = Deadline::Clock::now();
-    channel->open([this](std::string_view body) { on_frame(body); }, [this](const std::string& why) { on_end(why); });
-    beat();
+    channel->open([this](std::string_view body) { on_frame(body); },
+                  [this, weak = std::weak_ptr(channel)](const std::string& why) { on_end(weak.lock(), why); });
+    beat(channel);
   });
 }
 
@@ -145,24 +158,25 @@ Place JobMember::next(Deadline deadline) {
   const std::lock_guard one(calls_mutex_);
   control_.check_not_forked();
   control_.check_addresses();
-  bool is_known = false;
-  {
-    const std::lock_guard lock(mutex_);
-    place_.reset();
-    refusal_.reset();
-    is_known = channel_ != nullptr;
-    if (is_known) {
-      control_.loop().post(
-          [channel = channel_, ready = MemberReady{milliseconds_of(deadline)}] { channel->send(pack(ready)); });
-    }
-  }
-  if (!is_known) connect(deadline);
   std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [&] { return !reconnecting_; });
+  if (channel_ == nullptr) {
+    lock.unlock();
+    connect(deadline);
+    lock.lock();
+  }
+  place_.reset();
+  if (channel_ != nullptr) {  // else it has ended again, and refusal_ says why
+    refusal_.reset();
+    broken_ = 0;
+    const MemberReady ready{++request_, milliseconds_of(deadline)};
+    control_.loop().post([channel = channel_, ready] { channel->send(pack(ready)); });
+  }
   changed_.wait_until(lock, Deadline::in(deadline.left() + kAnswerSeconds).at(), [&] { return place_ || refusal_; });
   if (place_) return *place_;
   const Error why = refusal_ ? *refusal_ : Error(Code::Timeout, "the launcher of the job does not answer");
   throw_error(why.code(), "{}{} waits to make a communicator: {}",
-              slot_ == kNoRank ? "" : fmt::format("rank {}, ", slot_), this_process(), why.what());
+              identity_.slot == kNoRank ? "" : fmt::format("rank {}, ", identity_.slot), this_process(), why.what());
 }
 
 JobState JobMember::state() const {
@@ -182,13 +196,14 @@ void JobMember::on_frame(std::string_view body) {
     case Kind::Ping:
       return;
     case Kind::MakeId:
-      return make_id(unpack<MakeId>(body).generation);
+      return make_id(unpack<MakeId>(body).attempt);
     case Kind::Generation: {
       const auto generation = unpack<Generation>(body);
       if (generation.ranks < 1 || generation.rank < 0 || generation.rank >= generation.ranks) {
         throw_error(Code::ProtocolError, "rank {} of {}", generation.rank, generation.ranks);
       }
       const std::lock_guard lock(mutex_);
+      if (generation.request != request_) return;  // next() waits for it no longer
       place_ = Place{generation.number, generation.rank, generation.ranks, UniqueId::from_hex(generation.hex)};
       generation_ = generation.number;
       waiting_ = 0;  // as the server says next
@@ -196,9 +211,10 @@ void JobMember::on_frame(std::string_view body) {
       changed_.notify_all();
       return;
     }
-    case Kind::Refused: {
-      const auto refused = unpack<Refused>(body);
+    case Kind::NotAdmitted: {
+      const auto refused = unpack<NotAdmitted>(body);
       const std::lock_guard lock(mutex_);
+      if (refused.request != request_) return;
       refusal_ = Error(refused.code, refused.text);
       changed_.notify_all();
       return;
@@ -207,6 +223,7 @@ void JobMember::on_frame(std::string_view body) {
       const auto notice = unpack<JobNotice>(body);
       const std::lock_guard lock(mutex_);
       waiting_ = notice.waiting;
+      if (generation_ != 0 && notice.broken == generation_) broken_.store(1, std::memory_order_release);
       if (notice.ends_in_ms != JobNotice::kDoesNotEnd) ends_ = Deadline::in(notice.ends_in_ms / 1e3);
       return;
     }
@@ -215,16 +232,36 @@ void JobMember::on_frame(std::string_view body) {
   }
 }
 
-void JobMember::on_end(const std::string& why) {
+/// The launcher has ended, or was stopped or away for a while: a thread tries to reach it again.
+void JobMember::on_end(const std::shared_ptr<SocketChannel>& channel, const std::string& why) {
   const std::lock_guard lock(mutex_);
+  if (channel_ != channel || channel == nullptr) return;
   channel_.reset();
   refusal_ = Error(Code::Aborted, "the connection to the launcher of the job has ended: " + why);
   changed_.notify_all();
+  reconnecting_ = true;
+  try {
+    std::thread([this] { reconnect(); }).detach();
+  } catch (const std::system_error&) {  // next() connects
+    reconnecting_ = false;
+  }
 }
 
-void JobMember::make_id(uint32_t generation) {
+/// On a thread of its own.
+void JobMember::reconnect() {
+  try {
+    connect(Deadline::in(kReconnectBeats * heartbeat_ms_ / 1e3));
+  } catch (const Error& error) {
+    log_debug("the launcher of the job is not reached again: {}", error.what());
+  }
+  const std::lock_guard lock(mutex_);
+  reconnecting_ = false;
+  changed_.notify_all();
+}
+
+void JobMember::make_id(uint32_t attempt) {
   MadeId made;
-  made.generation = generation;
+  made.attempt = attempt;
   try {
     if (made_) release_unique_id(*made_);  // of a generation that did not come about
     made_ = create_unique_id();
@@ -242,25 +279,23 @@ void JobMember::make_id(uint32_t generation) {
 }
 
 /// Tells the server that this process is alive, and notices where the server is silent.
-void JobMember::beat() {
-  const auto seconds_since = [](Deadline::Clock::time_point then) {
-    return std::chrono::duration<double>(Deadline::Clock::now() - then).count();
-  };
+void JobMember::beat(const std::shared_ptr<SocketChannel>& channel) {
+  if (!channel->is_open()) return;
   const double limit = heartbeat_ms_ / 1e3;
-  std::shared_ptr<SocketChannel> channel;
-  {
-    const std::lock_guard lock(mutex_);
-    channel = channel_;
-  }
-  if (channel == nullptr || !channel->is_open()) return;
-  if (seconds_since(last_beat_) > limit) channel->reset_silence();  // this process was stopped
-  last_beat_ = Deadline::Clock::now();
-  if (seconds_since(channel->heard()) > limit) {
+  const double silent = std::chrono::duration<double>(Deadline::Clock::now() - channel->heard()).count();
+  if (silent > limit) {
     channel->close();
-    return on_end(describe_silence(limit));
+    return on_end(channel, describe_silence(limit));
   }
   channel->ping(limit / kJobBeats);
-  control_.loop().at(Deadline::in(limit / kJobBeats), [this] { beat(); });
+  const auto next = Deadline::in(limit / kJobBeats);
+  control_.loop().at(next, [this, channel, next] {
+    // This process was stopped, and has heard nothing.
+    if (std::chrono::duration<double>(Deadline::Clock::now() - next.at()).count() > heartbeat_ms_ / 1e3 / kJobBeats) {
+      channel->reset_silence();
+    }
+    beat(channel);
+  });
 }
 
 }  // namespace tutti::control

@@ -1,6 +1,7 @@
 // A process of a job whose ranks change while it runs (elastic/job_server.hpp).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -36,8 +37,8 @@ struct JobState {
 
 class JobMember {
  public:
-  /// Of this process; null if its launcher has no job server. Waits, until the deadline, where the host has no interface
-  /// that is up. Throws Error(InvalidArgument) for an environment that makes no sense.
+  /// Of this process; null if its launcher has no job server. Waits, until the deadline, where the host has no
+  /// interface that is up. Throws Error(InvalidArgument) for an environment that makes no sense.
   static JobMember* of_this_process(Deadline deadline);
   /// The same, if of_this_process() has made it.
   static JobMember* existing();
@@ -45,29 +46,38 @@ class JobMember {
   /// Waits until all processes of the job want the next generation. Throws Error(Timeout) naming those that do not,
   /// Aborted if the job ends or its launcher is gone, InvalidArgument if that does not know this process.
   Place next(Deadline deadline);
+  /// Becomes nonzero when a process of the generation that next() has returned is known to have ended.
+  const std::atomic<uint32_t>& broken() const { return broken_; }
   JobState state() const;
 
  private:
-  JobMember(Rank slot, std::string address, const Key& key);
+  struct Identity {
+    Rank slot = kNoRank;
+    uint32_t incarnation = 0;
+    std::string address;
+    Key key{};
+  };
+  explicit JobMember(Identity identity);
+  Fd dial_server(Deadline deadline) const;
   void connect(Deadline deadline);
+  void reconnect();
   void on_frame(std::string_view body);
-  void on_end(const std::string& why);
-  void make_id(uint32_t generation);
-  void beat();
+  void on_end(const std::shared_ptr<SocketChannel>& channel, const std::string& why);
+  void make_id(uint32_t attempt);
+  void beat(const std::shared_ptr<SocketChannel>& channel);
 
   ControlThread& control_;
-  const Rank slot_;
-  const std::string address_;
-  const Key key_;
-  // control thread
-  std::optional<UniqueId> made_;  // the last one
-  uint32_t heartbeat_ms_ = 0;
-  Deadline::Clock::time_point last_beat_{};
+  const Identity identity_;
+  std::optional<UniqueId> made_;  // the last one; control thread
+  std::atomic<uint32_t> heartbeat_ms_{0};
+  std::atomic<uint32_t> broken_{0};
 
   std::mutex calls_mutex_;    // of next()
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::shared_ptr<SocketChannel> channel_;
+  bool reconnecting_ = false;
+  uint32_t request_ = 0;          // the last one
   std::optional<Place> place_;    // of the answer that next() waits for, …
   std::optional<Error> refusal_;  // … or why there is none
   uint32_t generation_ = 0, first_generation_ = 0, waiting_ = 0;

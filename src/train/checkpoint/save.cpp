@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,9 +22,10 @@ constexpr int kLookMs = 10;             // between two looks for the files of ot
 constexpr double kOthersSeconds = 600;  // for their files to come
 
 /// This rank's two files.
-void write_rank(const Path& folder, int rank, RankState state) {
+void write_rank(const Path& folder, int rank, RankState state, const std::atomic<bool>& stop) {
   Writer file(rank_file(folder, rank, "bin"));
   for (Saved& piece : state.pieces) {
+    if (stop) throw Error(Code::Aborted, "checkpoint: it was given up");
     const Bytes bytes = state.bytes_of(piece);
     piece.checksum = checksum(bytes);
     file.append(bytes);
@@ -97,19 +100,26 @@ struct BackgroundSave::Work {
   int rank, ranks;
   RankState state;
   std::atomic<bool> stop{false};
-  std::optional<Error> failure;
+  std::promise<std::optional<Error>> written;  // this rank's part
+  std::optional<Error> failure;                // of the rest
   std::thread thread;
 
   void run() {
+    std::optional<Error> why = failure_of([&] { write_rank(partial, rank, std::move(state), stop); });
+    if (why) mark_failed(partial, rank);
+    const bool goes_on = rank == 0 && !why;
+    written.set_value(std::move(why));
+    if (goes_on) failure = failure_of([&] { await_others(); });
+  }
+  static std::optional<Error> failure_of(const std::function<void()>& body) {
     try {
-      write_rank(partial, rank, std::move(state));
-      if (rank == 0) await_others();
+      body();
+      return std::nullopt;
     } catch (const Error& error) {
-      failure = error;
+      return error;
     } catch (const std::exception& error) {  // of the file system
-      failure = Error(Code::SystemError, fmt::format("checkpoint: {}", error.what()));
+      return Error(Code::SystemError, fmt::format("checkpoint: {}", error.what()));
     }
-    if (failure) mark_failed(partial, rank);
   }
   void await_others() {
     const double until = now() + kOthersSeconds;
@@ -159,7 +169,12 @@ BackgroundSave::~BackgroundSave() {
   if (work_->thread.joinable()) work_->thread.join();
 }
 
+/// First all ranks' parts, whose loss is noticed by the collective call, then rank 0's rest, which is quick.
 void BackgroundSave::finish(Collectives& world) {
+  const std::optional<Error> why = work_->written.get_future().get();
+  all_or_none(world, [&] {
+    if (why) throw Error(*why);
+  });
   work_->thread.join();
   all_or_none(world, [&] {
     if (work_->failure) throw Error(*work_->failure);
@@ -178,24 +193,36 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
 }
 
 void try_folder(const std::string& folder, Collectives& world) {
+  const Path token = Path(folder) / "try";  // of rank 0, which all are to see
+  const auto remove = [&](const Path& file) {
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+  };
+  const auto write = [&](const Path& file) {
+    const std::vector<std::byte> bytes(4096);
+    Writer probe(file);
+    probe.append(bytes);
+    probe.sync();
+  };
   all_or_none(world, [&] {
     std::filesystem::create_directories(folder);
+    if (world.rank() == 0) write(token);
+  });
+  all_or_none(world, [&] {
+    if (!std::filesystem::exists(token)) {
+      throw Error(Code::InvalidArgument,
+                  fmt::format("checkpoint: rank 0's folder {} is another one: all ranks must see the same", folder));
+    }
     const Path file = Path(folder) / fmt::format("try-{:05d}", world.rank());
-    const auto remove = [&file] {
-      std::error_code ignored;
-      std::filesystem::remove(file, ignored);
-    };
     try {
-      Writer probe(file);
-      const std::vector<std::byte> bytes(4096);
-      probe.append(bytes);
-      probe.sync();
+      write(file);
     } catch (...) {
-      remove();
+      remove(file);
       throw;
     }
-    remove();
+    remove(file);
   });
+  if (world.rank() == 0) remove(token);
 }
 
 }  // namespace tutti::train

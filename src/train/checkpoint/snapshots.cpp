@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace tutti::train {
 /// The state of one rank of a communicator that may be gone.
 struct Snapshots::Copy {
   CheckpointOf of;
+  uint64_t taken = 0;  ///< a random number: the same of the copies that were taken together
   int rank = 0, ranks = 0;
   RankState state;
 };
@@ -29,19 +31,43 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMaxFloats = size_t{1} << 40, kMaxText = size_t{1} << 30;
+
 /// Of what a copy is, and how long its parts are.
 struct Label {
   int64_t step = 0;
+  uint64_t taken = 0;
   std::string model, run;
   int rank = 0, ranks = 0;
   size_t values = 0;  ///< floats
   std::vector<Saved> pieces;
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Label, step, model, run, rank, ranks, values, pieces)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Label, step, taken, model, run, rank, ranks, values, pieces)
 };
 
 template <class Copy>
 Label label_of(const Copy& copy) {
-  return {copy.of.step, copy.of.model, copy.of.run, copy.rank, copy.ranks, copy.state.values.size(), copy.state.pieces};
+  return {copy.of.step,     copy.taken, copy.of.model, copy.of.run, copy.rank, copy.ranks, copy.state.values.size(),
+          copy.state.pieces};
+}
+
+/// A label that another rank has sent. Throws Error(ProtocolError) unless it makes sense.
+Label label_in(const json& entry) {
+  try {
+    auto label = entry.get<Label>();
+    bool is_sane = label.ranks >= 1 && label.rank >= 0 && label.rank < label.ranks && label.values <= kMaxFloats;
+    for (const Saved& piece : label.pieces) {
+      const size_t first = piece.offset / sizeof(float);
+      is_sane = is_sane && first <= label.values && piece.count <= (label.values - first) / kArrays;
+    }
+    if (is_sane) return label;
+  } catch (const json::exception&) {  // it lacks something
+  }
+  throw Error(Code::ProtocolError, "a rank has sent a copy of its state that makes no sense");
+}
+json parsed(const std::string& text) {
+  json value = json::parse(text, nullptr, false);
+  if (value.is_discarded()) throw Error(Code::ProtocolError, "a rank has sent a text that is no JSON");
+  return value;
 }
 
 /// A text of each rank, by rank.
@@ -75,15 +101,16 @@ struct Known {
   Label label;
   int holder = 0;
 };
-using KnownBySteps = std::map<int64_t, std::map<int, Known>>;
+using KnownBySteps = std::map<std::pair<int64_t, uint64_t>, std::map<int, Known>>;  // and by what was taken together
 
 KnownBySteps known_among(Communicator& comm, const json& mine) {
   KnownBySteps known;
   const std::vector<std::string> texts = gather_texts(comm, mine.dump());
   for (size_t holder = 0; holder < texts.size(); ++holder) {
-    for (const json& entry : json::parse(texts[holder])) {
-      auto label = entry.get<Label>();
-      known[label.step].try_emplace(label.rank, Known{std::move(label), static_cast<int>(holder)});
+    for (const json& entry : parsed(texts[holder])) {
+      auto label = label_in(entry);
+      auto& together = known[{label.step, label.taken}];
+      together.try_emplace(label.rank, Known{std::move(label), static_cast<int>(holder)});
     }
   }
   return known;
@@ -119,18 +146,21 @@ size_t Snapshots::bytes() const {
 
 void Snapshots::take(const CheckpointOf& of, const CheckpointPart& part) {
   const int rank = part.world.rank(), ranks = part.world.size();
+  uint64_t taken = std::random_device()();
+  if (ranks > 1) part.world.communicator().broadcast(taken, 0);
   std::vector<Copy> fresh;
-  fresh.push_back({of, rank, ranks, copy_state(part)});
+  fresh.push_back({of, taken, rank, ranks, copy_state(part)});
   if (ranks > 1) {
     Communicator& comm = part.world.communicator();
     const int half = ranks / 2, to = (rank + half) % ranks, from = (rank - half + ranks) % ranks;
     const std::string mine = json(label_of(fresh.front())).dump();
     uint64_t length = mine.size(), others_length = 0;
     pass_on(comm, std::as_bytes(std::span(&length, 1)), to, std::as_writable_bytes(std::span(&others_length, 1)), from);
+    if (others_length > kMaxText) throw Error(Code::ProtocolError, "a rank has sent too long a text");
     std::string others(others_length, '\0');
     pass_on(comm, std::as_bytes(std::span(mine)), to, std::as_writable_bytes(std::span(others)), from);
-    auto label = json::parse(others).get<Label>();
-    Copy copy{of, label.rank, label.ranks, {std::move(label.pieces), std::vector<float>(label.values)}};
+    auto label = label_in(parsed(others));
+    Copy copy{of, taken, label.rank, label.ranks, {std::move(label.pieces), std::vector<float>(label.values)}};
     pass_on(comm, std::as_bytes(std::span(fresh.front().state.values)), to,
             std::as_writable_bytes(std::span(copy.state.values)), from);
     fresh.push_back(std::move(copy));
@@ -148,7 +178,9 @@ std::optional<CheckpointOf> Snapshots::restore(const std::string& model, const C
   for (const Copy& copy : held_->copies) mine.push_back(label_of(copy));
   KnownBySteps known;
   if (alone) {
-    for (const Copy& copy : held_->copies) known[copy.of.step].try_emplace(copy.rank, Known{label_of(copy), 0});
+    for (const Copy& copy : held_->copies) {
+      known[{copy.of.step, copy.taken}].try_emplace(copy.rank, Known{label_of(copy), 0});
+    }
   } else {
     known = known_among(part.world.communicator(), mine);
   }
@@ -160,7 +192,9 @@ std::optional<CheckpointOf> Snapshots::restore(const std::string& model, const C
   Assembly assembly(part, origin);
   std::optional<Error> failure;  // of this rank; the others go on to the end
   for (const auto& [rank, from] : *whole) {
-    const auto same = [&, of = rank](const Copy& copy) { return copy.of.step == first.step && copy.rank == of; };
+    const auto same = [&, of = rank](const Copy& copy) {
+      return copy.of.step == first.step && copy.taken == first.taken && copy.rank == of;
+    };
     const auto own = std::find_if(held_->copies.begin(), held_->copies.end(), same);
     std::vector<float> values = own != held_->copies.end() ? own->state.values : std::vector<float>(from.label.values);
     if (!alone && !values.empty()) part.world.communicator().broadcast(values, from.holder);
@@ -175,6 +209,7 @@ std::optional<CheckpointOf> Snapshots::restore(const std::string& model, const C
     assembly.finish();
   });
   part.data_parallel.state_replaced();
+  std::erase_if(held_->copies, [&](const Copy& copy) { return copy.taken != first.taken; });
   return CheckpointOf{first.step, first.model, first.run};
 }
 

@@ -30,12 +30,13 @@ class Process {
   void send(const M& message) {
     send_all(fd_.get(), pack(message), limit());
   }
-  void join(Rank slot, uint32_t wait_ms = 20000, const std::string& of_version = version()) {
+  void join(Rank slot, uint32_t incarnation = 0, const std::string& of_version = version()) {
     JoinJob request;
     request.version = of_version;
     request.slot = slot;
-    request.wait_ms = wait_ms;
+    request.incarnation = incarnation;
     request.me = ControlThread::get().local_member();
+    request.me.nonce = nonce_;
     send(request);
   }
   /// The next message that is not a Ping or a JobNotice.
@@ -52,6 +53,8 @@ class Process {
     return unpack<M>(next());
   }
   std::string refusal() { return next_as<Refused>().text; }
+  std::string not_admitted() { return next_as<NotAdmitted>().text; }
+  void ready(uint32_t wait_ms = 20000) { send(MemberReady{++request_, wait_ms}); }
   /// The next notice.
   JobNotice hear() {
     for (;;) {
@@ -62,9 +65,13 @@ class Process {
   void make_id() {
     const auto asked = next_as<MakeId>();
     MadeId made;
-    made.generation = asked.generation;
-    made.hex = "the id";
+    made.attempt = asked.attempt;
+    made.hex = the_id();
     send(made);
+  }
+  static const std::string& the_id() {
+    static const std::string hex = create_unique_id().hex();
+    return hex;
   }
   bool is_closed() {
     try {
@@ -74,11 +81,21 @@ class Process {
     }
   }
 
+  /// The same process, with another connection.
+  Process reconnected(const Key& key) const {
+    Process again(key);
+    again.nonce_ = nonce_;
+    again.request_ = request_;
+    return again;
+  }
+
   JobNotice notice;
 
  private:
   static WaitLimit limit() { return {Deadline::in(kLimit), nullptr}; }
   Fd fd_;
+  uint64_t nonce_ = random_u64();
+  uint32_t request_ = 0;
 };
 
 class JobServerTest : public testing::Test {
@@ -86,13 +103,14 @@ class JobServerTest : public testing::Test {
   std::shared_ptr<JobServer> open(Rank slots) {
     static std::atomic<int> jobs{0};
     const std::string job = "job " + std::to_string(jobs++);
-    return JobServer::open(job, "secret", slots, [lost = lost_](Rank slot) { lost->set_value(slot); });
+    return JobServer::open(job, "secret", slots, [lost = lost_](Rank slot, uint32_t) { lost->set_value(slot); });
   }
   /// A process that has been welcomed.
-  static Process joined(const JobServer& server, Rank slot, uint32_t wait_ms = 20000) {
+  static Process joined(const JobServer& server, Rank slot, uint32_t incarnation = 0, uint32_t wait_ms = 20000) {
     Process process(server.key());
-    process.join(slot, wait_ms);
+    process.join(slot, incarnation);
     process.next_as<JobWelcome>();
+    process.ready(wait_ms);
     return process;
   }
   static void expect_place(Process& process, uint32_t number, Rank rank, Rank ranks) {
@@ -100,7 +118,7 @@ class JobServerTest : public testing::Test {
     EXPECT_EQ(place.number, number);
     EXPECT_EQ(place.rank, rank);
     EXPECT_EQ(place.ranks, ranks);
-    EXPECT_EQ(place.hex, "the id");
+    EXPECT_EQ(place.hex, Process::the_id());
   }
   const std::shared_ptr<std::promise<Rank>> lost_ = std::make_shared<std::promise<Rank>>();
 };
@@ -121,11 +139,11 @@ TEST_F(JobServerTest, BeginsAgainWhereTheMakerOfTheIdDies) {
     Process first = joined(*server, 0);
     first.next_as<MakeId>();
   }
-  server->restart(0);
-  Process first = joined(*server, 0);
+  server->restart(0, 1);
+  Process first = joined(*server, 0, 1);
   first.make_id();
-  expect_place(first, 2, 0, 2);
-  expect_place(second, 2, 1, 2);
+  expect_place(first, 1, 0, 2);
+  expect_place(second, 1, 1, 2);
 }
 
 TEST_F(JobServerTest, GoesOnWithoutASlotThatIsDropped) {
@@ -145,7 +163,7 @@ TEST_F(JobServerTest, AdmitsFurtherProcessesWithTheNextGeneration) {
   Process guest = joined(*server, kNoRank);
   while (first.hear().waiting != 1) {
   }
-  first.send(MemberReady{20000});
+  first.ready();
   first.make_id();
   expect_place(first, 2, 0, 2);
   expect_place(guest, 2, 1, 2);
@@ -156,12 +174,12 @@ TEST_F(JobServerTest, AnIdThatCannotBeMadeIsToldToAll) {
   Process first = joined(*server, 0), second = joined(*server, 1);
   first.next_as<MakeId>();
   MadeId none;
-  none.generation = 1;
+  none.attempt = 1;
   none.code = Code::SystemError;
   none.text = "no port";
   first.send(none);
-  EXPECT_EQ(first.refusal(), "no port");
-  EXPECT_EQ(second.refusal(), "no port");
+  EXPECT_EQ(first.not_admitted(), "no port");
+  EXPECT_EQ(second.not_admitted(), "no port");
 }
 
 TEST_F(JobServerTest, IdsOfOthersAreIgnored) {
@@ -169,13 +187,13 @@ TEST_F(JobServerTest, IdsOfOthersAreIgnored) {
   Process first = joined(*server, 0), second = joined(*server, 1);
   const auto asked = first.next_as<MakeId>();
   MadeId made;
-  made.generation = asked.generation;
-  made.hex = "not the maker's";
-  second.send(made);
-  made.generation = asked.generation + 1;
+  made.attempt = asked.attempt;
+  made.hex = create_unique_id().hex();
+  second.send(made);  // which was not asked
+  made.attempt = asked.attempt + 1;
   first.send(made);
-  made.generation = asked.generation;
-  made.hex = "the id";
+  made.attempt = asked.attempt;
+  made.hex = Process::the_id();
   first.send(made);
   expect_place(first, 1, 0, 2);
   expect_place(second, 1, 1, 2);
@@ -183,17 +201,17 @@ TEST_F(JobServerTest, IdsOfOthersAreIgnored) {
 
 TEST_F(JobServerTest, NamesThoseThatDoNotCome) {
   const auto server = open(3);
-  Process second = joined(*server, 1, 50);
-  EXPECT_EQ(second.refusal(), "it waited for ranks 0, 2, which have not come to make a communicator anew");
+  Process second = joined(*server, 1, 0, 50);
+  EXPECT_EQ(second.not_admitted(), "it waited for ranks 0, 2, which have not come to make a communicator anew");
 }
 
 TEST_F(JobServerTest, TellsThoseThatWaitWhyTheJobEnds) {
   const auto server = open(2);
   Process second = joined(*server, 1);
   server->close("rank 0 has failed");
-  EXPECT_EQ(second.refusal(), "rank 0 has failed");
+  EXPECT_EQ(second.not_admitted(), "rank 0 has failed");
   Process first = joined(*server, 0);  // and those that come later
-  EXPECT_EQ(first.refusal(), "rank 0 has failed");
+  EXPECT_EQ(first.not_admitted(), "rank 0 has failed");
 }
 
 TEST_F(JobServerTest, RefusesProcessesThatDoNotFit) {
@@ -201,7 +219,7 @@ TEST_F(JobServerTest, RefusesProcessesThatDoNotFit) {
   Process first = joined(*server, 0);
   const auto refused = [&](Rank slot, const std::string& of_version, const char* why) {
     Process process(server->key());
-    process.join(slot, 20000, of_version);
+    process.join(slot, 0, of_version);
     const std::string text = process.refusal();
     EXPECT_NE(text.find(why), std::string::npos) << text;
   };
@@ -209,26 +227,69 @@ TEST_F(JobServerTest, RefusesProcessesThatDoNotFit) {
   refused(2, version(), "the launcher has started 2");
   refused(-7, version(), "the launcher has started 2");
   refused(1, "9.9.9", "use one version");
+  server->restart(1, 3);
+  refused(1, version(), "which the launcher has given up");  // an older process of the rank
+  Process second = joined(*server, 1, 3);
   server->drop(1);
   refused(1, version(), "which the launcher has given up");
 }
 
 TEST_F(JobServerTest, EndsTheConnectionOfAProcessThatTalksNonsense) {
   const auto server = open(2);
-  for (int what = 0; what < 3; ++what) {
-    Process process = joined(*server, 0);
+  for (uint32_t what = 0; what < 4; ++what) {
+    Process process = joined(*server, 0, what);
     if (what == 0) process.send(Done{"?"});
     if (what == 1) process.send(JobWelcome{1});
     if (what == 2) process.send(Register{});
+    MadeId made;
+    made.hex = "no id";
+    if (what == 3) process.send(made);
     EXPECT_TRUE(process.is_closed());
-    server->restart(0);
+    server->restart(0, what + 1);
   }
 }
 
-TEST_F(JobServerTest, ReportsAProcessThatLivesOnWithoutItsConnection) {
+TEST_F(JobServerTest, TakesAProcessBackWhoseConnectionWasLost) {
+  const auto server = open(2);
+  Process first = joined(*server, 0), second = joined(*server, 1);
+  first.make_id();
+  expect_place(first, 1, 0, 2);
+  expect_place(second, 1, 1, 2);
+  Process again = second.reconnected(server->key());
+  again.join(1);
+  again.next_as<JobWelcome>();
+  again.ready();
+  first.ready();
+  first.make_id();
+  expect_place(first, 2, 0, 2);
+  expect_place(again, 2, 1, 2);
+}
+
+TEST_F(JobServerTest, GoesOnWithoutAProcessThatHasClosedItsConnectionAndLivesOn) {
+  const auto server = open(2);
+  Process first = joined(*server, 0);
+  { const Process second = joined(*server, 1); }
+  first.make_id();
+  expect_place(first, 1, 0, 1);
+}
+
+TEST_F(JobServerTest, TellsThoseOfAGenerationThatOneOfThemHasEnded) {
+  const auto server = open(2);
+  Process first = joined(*server, 0);
+  {
+    Process second = joined(*server, 1);
+    first.make_id();
+    expect_place(first, 1, 0, 2);
+    expect_place(second, 1, 1, 2);
+  }
+  while (first.hear().broken != 1) {
+  }
+}
+
+TEST_F(JobServerTest, ReportsAProcessThatIsSilent) {
   const test::ScopedEnv env("TUTTI_HEARTBEAT_TIMEOUT", "0.3");
   const auto server = open(1);
-  { const Process first = joined(*server, 0); }
+  const Process first = joined(*server, 0);
   auto lost = lost_->get_future();
   ASSERT_EQ(lost.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_EQ(lost.get(), 0);

@@ -49,8 +49,8 @@ void read_as_all(const std::string& body) {
 void read_as_everything(const std::string& body) {
   read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdReply, Welcome, Table, Exchange, Gathered,
               TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk, BoardReply, Ping, OpenTrunk,
-              OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, JobWelcome, MakeId, MadeId, Generation,
-              JobNotice>(body);
+              OpenChannel, Carried, CloseChannel, JoinJob, MemberReady, NotAdmitted, JobWelcome, MakeId, MadeId,
+              Generation, JobNotice>(body);
 }
 
 TEST(Messages, ATableIsReadAsWritten) {

@@ -146,9 +146,14 @@ class Communicator {
   std::shared_ptr<Window> register_window(void* memory, uint64_t bytes);
   void deregister_window(Window& window);
   /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
-  void check(const OneSided& call) const;
+  void check(const OneSided& call) const {
+    if (!call.is_valid(ranks_)) [[unlikely]]
+      refuse(call);
+  }
   /// Runs it, and throws its error. By the thread whose ticket is served.
-  void run(Window& window, const OneSided& call);
+  void run(Window& window, const OneSided& call) {
+    if (!run_directly(window, call)) run_in_full(window, call);
+  }
   /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
@@ -215,9 +220,12 @@ class Communicator {
     CallTotal::add(total.sent, made.execution->sent());
     CallTotal::add(total.received, made.execution->received());
   }
+  [[noreturn]] void refuse(const OneSided& call) const;
+  bool run_directly(Window& window, const OneSided& call) const;
+  bool take_soon(Window& window, const OneSided& call) const;
+  void run_in_full(Window& window, const OneSided& call);
   void carry_out(rma::Window& parts, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
-  bool take_signals(Window& window, const OneSided& call) const;
   void close_window(Window& window);
   Status failure_status(Status& found);
   void count_transfers();

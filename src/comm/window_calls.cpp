@@ -17,7 +17,7 @@ namespace {
 
 using What = OneSided::What;
 
-constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
+constexpr int kReads = 1000;  // of a signal in a row, before pauses, one of which takes nearly as long as a line's way
 
 std::span<const std::byte> source_of(const OneSided& call) {
   return {static_cast<const std::byte*>(call.source), call.bytes};
@@ -27,6 +27,21 @@ std::span<std::byte> target_of(const OneSided& call) { return {static_cast<std::
 void put_word(void* into, uint64_t word) {
   if (into != nullptr) std::memcpy(into, &word, sizeof word);
 }
+
+/// What the agent does before and after a call is ordered with it.
+class Synchronized {
+ public:
+  explicit Synchronized(WindowServices* services) : services_(services) { synchronize(); }
+  ~Synchronized() { synchronize(); }
+  Synchronized(const Synchronized&) = delete;
+  Synchronized& operator=(const Synchronized&) = delete;
+
+ private:
+  void synchronize() const {
+    if (services_ != nullptr) services_->target->synchronize();
+  }
+  WindowServices* const services_;
+};
 
 /// What ranks have given to the exchange. One that cannot take part gives a text instead of a Part: then all refuse.
 std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
@@ -165,7 +180,7 @@ void Communicator::deregister_window(Window& window) {
   close_window(window);
 }
 
-void Communicator::check(const OneSided& call) const {
+void Communicator::refuse(const OneSided& call) const {
   const auto refuse = [&](const std::string& why) {
     throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank(), describe(call), why);
   };
@@ -176,16 +191,62 @@ void Communicator::check(const OneSided& call) const {
     refuse("the source is NULL");
   }
   if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMaxSignals)) {
-    refuse(fmt::format("the count is from 1 to {}", kMaxSignals));
+  if (call.what == What::WaitSignal && (call.count == 0 || call.count > OneSided::kMaxSignals)) {
+    refuse(fmt::format("the count is from 1 to {}", OneSided::kMaxSignals));
   }
-  if ((call.what == What::Add || call.what == What::CompareSwap) && call.offset % sizeof(uint64_t) != 0) {
-    refuse("the offset is no multiple of 8");
+  throw_error(Code::InvalidArgument, "rank {}: {}: the offset is no multiple of 8", rank(), describe(call));
+}
+
+/// Runs it if that takes loads and stores alone, without requests of or to this rank and without a long wait: then it
+/// makes no system call, takes no lock and allocates nothing. False: nothing was done.
+bool Communicator::run_directly(Window& window, const OneSided& call) const {
+  if (!window.parts || windows_ == nullptr || windows_->target->is_served()) [[unlikely]]
+    return false;
+  if (call.what == What::WaitSignal) return take_soon(window, call);  // also after a failure
+  if (has_failed() || left_) [[unlikely]]
+    return false;
+  rma::Window& parts = *window.parts;
+  uint64_t before = 0;
+  switch (call.what) {
+    case What::Put:
+      return parts.try_put(source_of(call), call.peer, call.offset);
+    case What::PutSignal:
+      return parts.try_put(source_of(call), call.peer, call.offset) && parts.try_signal(call.peer, call.signal);
+    case What::Get:
+      return parts.try_get(target_of(call), call.peer, call.offset);
+    case What::Signal:
+      return parts.try_signal(call.peer, call.signal);
+    case What::Add:
+      if (!parts.try_add(call.operand, call.peer, call.offset, before)) return false;
+      return put_word(call.into, before), true;
+    case What::CompareSwap:
+      if (!parts.try_compare_swap(call.expected, call.operand, call.peer, call.offset, before)) return false;
+      return put_word(call.into, before), true;
+    case What::Flush:
+      return call.peer != OneSided::kAllPeers && parts.try_flush(call.peer);
+    default:
+      return false;
   }
 }
 
-void Communicator::run(Window& window, const OneSided& call) {
-  if (call.what == What::WaitSignal && window.parts && take_signals(window, call)) return;  // also after a failure
+/// Waits as long as threads spin, and yield without a look at the clock: a peer that answers at once needs no more.
+bool Communicator::take_soon(Window& window, const OneSided& call) const {
+  const auto take = [&] { return window.take(call.peer, call.signal, call.count); };
+  if (take()) return true;
+  for (int turn = 0; turn < kReads && backoff_.spins > 0; ++turn) {
+    if (take()) return true;
+  }
+  exec::Waiter waiter(backoff_);
+  for (uint32_t turn = 0; turn < backoff_.spins + machine_constants().untimed_yields; ++turn) {
+    if (take()) return true;
+    waiter.turn();
+  }
+  return false;
+}
+
+void Communicator::run_in_full(Window& window, const OneSided& call) {
+  const Synchronized with_agent(windows_.get());
+  if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) return;  // also after a failure
   unusable_status().throw_if_bad();
   if (!window.parts)
     throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
@@ -196,10 +257,10 @@ void Communicator::run(Window& window, const OneSided& call) {
     if (error.code() == Code::InvalidArgument || error.code() == Code::InvalidUsage) {
       throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
     }
-    diagnostics_.begin_other(describe(call));
+    diagnostics_.begin_other([&] { return describe(call); });
     const Status status =
         diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
-    diagnostics_.end();
+    diagnostics_.end_other();
     leave_trace();
     status.throw_if_bad();
   }
@@ -225,32 +286,22 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
       if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, limit);
       for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, limit);
       return;
-    case What::Acquire:
-      return windows_->target->acquire();
+    case What::Acquire:  // run_in_full() does
     case What::WaitSignal:
       return;
   }
-}
-
-/// Takes those that the call waits for, if they have arrived.
-bool Communicator::take_signals(Window& window, const OneSided& call) const {
-  uint64_t& taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  const auto& arrived = window.own->from(call.peer).arrived[call.signal];
-  if (arrived.load(std::memory_order_acquire) < taken + call.count) return false;
-  taken += call.count;
-  return true;
 }
 
 void Communicator::await_signal(Window& window, const OneSided& call) {
   const rma::SignalLine& line = window.own->from(call.peer);
   const uint64_t taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
   SignalWait wait(line, call.signal, taken + call.count, call.peer, failed_, backoff_, diagnostics_);
-  diagnostics_.begin_other(describe(call));
+  diagnostics_.begin_other([&] { return describe(call); });
   wait.wait();
-  diagnostics_.end();
+  diagnostics_.end_other();
   if (!wait.status().ok()) leave_trace();
   wait.status().throw_if_bad();
-  take_signals(window, call);
+  window.take(call.peer, call.signal, call.count);
 }
 
 }  // namespace tutti::comm

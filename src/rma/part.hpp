@@ -9,12 +9,18 @@ namespace tutti::rma {
 inline constexpr uint32_t kSignals = 8;  ///< that a rank can send each other rank in a window, counted apart
 
 /// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by
-/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests.
+/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests. Processors fetch
+/// lines in pairs: beside the signals, which the owner polls, there is nothing that the other one writes.
 struct SignalLine {
-  alignas(64) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
-  alignas(64) std::atomic<uint32_t> busy;               ///< it uses the part now
-  std::atomic<uint32_t> reaches;                        ///< it does so by loads and stores
-  alignas(64) std::atomic<uint32_t> closed;             ///< the part may not be used any more
+  alignas(128) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
+  alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
+  alignas(128) std::atomic<uint32_t> reaches;            ///< it does so by loads and stores
+  std::atomic<uint32_t> closed;                          ///< the part may not be used any more
+
+  /// One signal more, after all that the thread has done before. By the one that writes it.
+  void count_one(uint32_t signal) {
+    arrived[signal].store(arrived[signal].load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
 };
 
 /// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which
@@ -37,7 +43,7 @@ class Use {
 
 /// A rank's part of a window.
 struct Part {
-  static constexpr uint64_t kMagic = 0x31747261'70616d72;  // "rmapart1"
+  static constexpr uint64_t kMagic = 0x32747261'70616d72;  // "rmapart2"
 
   uint64_t magic = kMagic;
   uint64_t bytes = 0;

@@ -84,7 +84,8 @@ class Agent::Client {
         if (request_.operand >= kSignals) return false;
         request_.bytes = 0;
         note(look([&](const Target::Exposed& part) {
-          part.signals[from_].count_one(static_cast<uint32_t>(request_.operand));
+          std::atomic<uint64_t>& arrived = part.signals[from_].arrived[request_.operand];
+          arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         }));
         return true;
       case Request::What::Add:

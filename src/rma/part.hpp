@@ -16,11 +16,6 @@ struct SignalLine {
   alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
   alignas(128) std::atomic<uint32_t> reaches;            ///< it does so by loads and stores
   std::atomic<uint32_t> closed;                          ///< the part may not be used any more
-
-  /// One signal more, after all that the thread has done before. By the one that writes it.
-  void count_one(uint32_t signal) {
-    arrived[signal].store(arrived[signal].load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
 };
 
 /// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which

@@ -6,6 +6,7 @@
 // arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush().
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -93,8 +94,9 @@ class Window {
     return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); });
   }
   bool try_signal(Rank peer, uint32_t signal) {
-    if (peers_[peer].line == nullptr) return false;
-    peers_[peer].line->count_one(signal);  // it stays, also when the part is closed
+    Peer& to = peers_[peer];
+    if (to.line == nullptr) return false;
+    to.line->arrived[signal].store(++to.sent[signal], std::memory_order_release);  // also when the part is closed
     return true;
   }
   bool try_add(uint64_t operand, Rank peer, uint64_t offset, uint64_t& before) {
@@ -113,7 +115,8 @@ class Window {
     SignalLine* line = nullptr;     // this rank's, of the peer's
     std::shared_ptr<OwnPart> here;  // of a rank in this process
     link::Segment memory_file, signal_file;
-    bool is_dirty = false;  // has had requests without an answer since the last flush
+    std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
+    bool is_dirty = false;                  // has had requests without an answer since the last flush
   };
   void reach(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;

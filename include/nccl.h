@@ -323,7 +323,9 @@ TUTTI_NCCL(ncclResult_t, ncclCommResume, (ncclComm_t comm))
 TUTTI_NCCL(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value))
 
 /* Both let peers read a buffer of a GPU where it lies (tuttiCommRegister); each rank may call them alone. The handle or
- * window is NULL where nothing is gained: calls with the buffer work as without. */
+ * window is NULL where nothing is gained: calls with the buffer work as without. A window of host memory is one of
+ * Tutti's, for one-sided calls: all ranks register it, and deregister it, in the same order, a thread with several
+ * ranks in a group, at whose end it is there. */
 TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t size, void** handle))
 TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle))
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
@@ -397,7 +399,9 @@ TUTTI_NCCL(ncclResult_t, ncclGroupStart, (void))
 TUTTI_NCCL(ncclResult_t, ncclGroupEnd, (void))
 TUTTI_NCCL(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info))
 
-/* One-sided calls and parameters: refused with ncclInvalidUsage (ncclParamDumpAll does nothing). */
+/* One-sided calls, on host memory (tuttiPut, tuttiSignal, tuttiWaitSignal). Each rank passes its own handle of a
+ * window. Signals are of a communicator and context; they are there once all ranks have registered a window of host
+ * memory. */
 TUTTI_NCCL(ncclResult_t, ncclPutSignal,
            (const void* local, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset,
             int signal, int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream))
@@ -405,6 +409,8 @@ TUTTI_NCCL(ncclResult_t, ncclSignal,
            (int peer, int signal, int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream))
 TUTTI_NCCL(ncclResult_t, ncclWaitSignal,
            (int count, ncclWaitSignalDesc_t* signals, ncclComm_t comm, cudaStream_t stream))
+
+/* Parameters: refused with ncclInvalidUsage (ncclParamDumpAll does nothing). */
 TUTTI_NCCL(ncclResult_t, ncclParamBind, (ncclParamHandle_t * out, const char* key))
 TUTTI_NCCL(ncclResult_t, ncclParamGetI8, (ncclParamHandle_t handle, int8_t* out))
 TUTTI_NCCL(ncclResult_t, ncclParamGetI16, (ncclParamHandle_t handle, int16_t* out))

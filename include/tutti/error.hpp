@@ -20,16 +20,18 @@ enum class Code : int {
   ProtocolError = 9,    ///< bytes from a peer were invalid
   Unsupported = 10,     ///< this build or machine does not support it
   InternalError = 11,   ///< a defect of Tutti itself
-  InProgress = 12       ///< not finished yet (asynchronous calls only)
+  InProgress = 12,      ///< not finished yet (asynchronous calls only)
+  Revoked = 13          ///< a rank has revoked the communicator, so that all ranks go on in another one
 };
+inline constexpr int kCodes = 14;
 
 /// The name of a code: "invalid argument", "time-out", …
 constexpr const char* name_of(Code code) {
-  constexpr const char* kNames[] = {
-      "ok",       "invalid argument", "invalid usage",  "system error", "out of memory",  "time-out",   "peer failed",
-      "mismatch", "aborted",          "protocol error", "unsupported",  "internal error", "in progress"};
+  constexpr const char* kNames[kCodes] = {
+      "ok",       "invalid argument", "invalid usage",  "system error", "out of memory",  "time-out",    "peer failed",
+      "mismatch", "aborted",          "protocol error", "unsupported",  "internal error", "in progress", "revoked"};
   const int index = static_cast<int>(code);
-  return index >= 0 && index <= static_cast<int>(Code::InProgress) ? kNames[index] : "unknown code";
+  return index >= 0 && index < kCodes ? kNames[index] : "unknown code";
 }
 
 /// Thrown by set-up code and by the C++ API. The text says what happened, where, and what to do about it.

@@ -67,7 +67,8 @@ typedef enum {
   tuttiProtocolError = 9,   /* bytes from a peer were invalid */
   tuttiUnsupported = 10,    /* this build or machine does not support it */
   tuttiInternalError = 11,  /* a defect of Tutti itself */
-  tuttiInProgress = 12      /* not finished yet */
+  tuttiInProgress = 12,     /* not finished yet */
+  tuttiRevoked = 13         /* a rank has revoked the communicator: tuttiCommRevoke */
 } tuttiResult_t;
 
 /* Element types. f16: IEEE binary16; bf16: bfloat16; f8e4m3, f8e5m2: OCP 8-bit floats. */
@@ -173,8 +174,22 @@ typedef struct {
  * are tuttiInProgress until it is made. */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank,
                                                 const tuttiConfig_t* config);
-/* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone. */
+/* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone.
+ * Under `tutti run --restarts` or `--min-ranks` all processes of the job call it again when a communicator has failed,
+ * and so does each process that was started anew: it returns the communicator of those that there are then, when all of
+ * them have come, or after TUTTI_TIMEOUT seconds with an error that names the others. If a rank dies meanwhile, the
+ * error is tuttiPeerFailed, and they come again; tuttiAborted: the job ends, or its launcher is gone. See
+ * docs/elastic.md. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
+/* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`. Does not wait. */
+typedef struct {
+  size_t size;         /* sizeof(tuttiJobState_t) */
+  unsigned generation; /* of the communicator that tuttiCommInitEnv has made last, from 1; 0: no such launcher */
+  int newcomer;        /* 1: this process has come after the first generation, and has the others' state to get */
+  unsigned waiting;    /* processes that wait for the next tuttiCommInitEnv of all */
+  double ends_in;      /* seconds until the job is to end, since its launcher has got SIGTERM; negative: it goes on */
+} tuttiJobState_t;
+TUTTI_API tuttiResult_t tuttiGetJobState(tuttiJobState_t* state);
 /* All `ranks` ranks in this process: comms[i] is rank i, for one thread each, or for one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 /* A communicator of the ranks that pass the same `colour`, ordered by `key`, then by rank. Every rank of `comm`
@@ -188,6 +203,16 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tu
  * failed or not, and must still be destroyed. After TUTTI_INIT_TIMEOUT seconds an error names the ranks that have not
  * called it. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
+
+/* A communicator of `ranks` ranks: those of `comm`, which keep their numbers, but for the `count` replaced ones; new
+ * processes take the places of these, and the places from the size of `comm` on. The ranks that stay call it, outside
+ * groups, with the same arguments, after a failure of `comm` too; new processes call tuttiCommInitRank with the id that
+ * tuttiCommGetGrowId has made, and one of the open places. As tuttiCommShrink otherwise. */
+TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int count, int ranks, tuttiComm_t* grown);
+/* *id: what new processes need to join in the next tuttiCommGrow of `comm` with these arguments. On the first rank that
+ * stays, before its tuttiCommGrow; a process that comes earlier, or after one that failed, is refused. */
+TUTTI_API tuttiResult_t tuttiCommGetGrowId(tuttiComm_t comm, const int* replaced, int count, int ranks,
+                                           tuttiUniqueId* id);
 
 /* From now on this rank's calls on `comm`, also those that wait already, may wait `seconds` without progress, in place
  * of the configuration's `timeout`; 0: TUTTI_TIMEOUT. Ranks may have different limits: the first that passes counts. */
@@ -221,6 +246,10 @@ TUTTI_API void tuttiCommRelease(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+/* The same with tuttiRevoked: for a rank that has heard of a failure, or wants another membership, and takes all ranks
+ * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). MPI's name is
+ * MPI_Comm_revoke. */
+TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
  * while it is made or finalized in the background. Does not wait. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);

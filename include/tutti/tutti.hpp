@@ -5,7 +5,7 @@
 //   memory.hpp    Memory, allocate; window.hpp: one-sided calls
 //   stream.hpp    Stream, Event
 //   reduce_op.hpp PreMulSum and built-in operators
-//   check.hpp     codes to exceptions; here: Group, Communicator
+//   group.hpp     Group; check.hpp: codes to exceptions; here: Communicator
 #pragma once
 
 #if __cplusplus < 201709L
@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <memory>
 #include <ranges>
 #include <span>
@@ -27,6 +26,7 @@
 #include "tutti/check.hpp"
 #include "tutti/element.hpp"
 #include "tutti/error.hpp"
+#include "tutti/group.hpp"
 #include "tutti/memory.hpp"
 #include "tutti/reduce_op.hpp"
 #include "tutti/stream.hpp"
@@ -35,39 +35,6 @@
 #include "tutti/window.hpp"
 
 namespace tutti {
-
-/// Collects the calls made during its lifetime and runs them together at `end()`.
-class Group {
- public:
-  Group() { check(tuttiGroupStart()); }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  /// Where `end()` was not reached, no call has run. If an exception propagates, they are dropped, since their buffers
-  /// may be gone; enclosing groups are dropped too: their `end()` throws, see tuttiGroupDiscard. Otherwise `end()` was
-  /// forgotten: that is logged, and the communicators of the calls fail, see tuttiGroupAbandon.
-  ~Group() {
-    if (!open_) return;
-    if (std::uncaught_exceptions() > exceptions_) {
-      tuttiGroupDiscard();
-    } else if (tuttiGroupAbandon("a tutti::Group ends without end()") != tuttiSuccess) {
-      tuttiLog("error", tuttiGetLastError());
-    }
-  }
-  void end() {
-    open_ = false;
-    check(tuttiGroupEnd());
-  }
-  /// Seconds that the calls collected so far would take, by the cost model.
-  static double estimate() {
-    double seconds = 0;
-    check(tuttiGroupEstimate(&seconds));
-    return seconds;
-  }
-
- private:
-  bool open_ = true;
-  const int exceptions_ = std::uncaught_exceptions();
-};
 
 /// One rank of a communicator.
 ///
@@ -86,6 +53,13 @@ class Communicator {
     Communicator made;
     check(tuttiCommInitEnv(made.comm_.get()));
     return made;
+  }
+  /// The job of `from_environment()`, as its launcher tells it; see tuttiGetJobState.
+  static tuttiJobState_t job_state() {
+    tuttiJobState_t state{};
+    state.size = sizeof state;
+    check(tuttiGetJobState(&state));
+    return state;
   }
   /// All `ranks` ranks in this process, [i] being rank i, for one thread each, or for one thread in groups.
   static std::vector<Communicator> all_local(int ranks) {
@@ -180,6 +154,22 @@ class Communicator {
     return made;
   }
 
+  /// The ranks that are not replaced, under their numbers, and new processes in the other places up to `ranks`. See
+  /// tuttiCommGrow.
+  Communicator grow(std::span<const int> replaced, int ranks) const {
+    Communicator made;
+    check(tuttiCommGrow(handle(), replaced.data(), static_cast<int>(replaced.size()), ranks, made.comm_.get()));
+    return made;
+  }
+  /// What new processes join with; on the first rank that stays, before its grow(). See tuttiCommGetGrowId.
+  tuttiUniqueId grow_id(std::span<const int> replaced, int ranks) const {
+    tuttiUniqueId id;
+    check(tuttiCommGetGrowId(handle(), replaced.data(), static_cast<int>(replaced.size()), ranks, &id));
+    return id;
+  }
+
+  /// Makes every rank's pending and later calls fail with Code::Revoked, so that all go on in another communicator.
+  void revoke() { check(tuttiCommRevoke(handle())); }
   /// Makes every rank's pending and later calls fail with Code::Aborted, in bounded time. From any thread.
   void abort() { check(tuttiCommAbort(handle())); }
   /// Code::Ok, or why the communicator has failed, also in calls that run on streams; Code::InProgress while it is made

@@ -45,7 +45,7 @@ size_t FieldReader::length(size_t limit) {
 void FieldReader::code(Code& value) {
   uint8_t raw = 0;
   number(raw);
-  if (raw == 0 || raw > static_cast<uint8_t>(Code::InProgress)) {
+  if (raw == 0 || raw >= kCodes) {
     throw_error(Code::ProtocolError, "a control message carries the unknown error code {}", raw);
   }
   value = static_cast<Code>(raw);

@@ -21,12 +21,20 @@ tuttiResult_t tuttiWriteTrace(const char* path) {
   return guarded([&] { comm::Communicator::write_trace(&required(path, "path")); });
 }
 
+namespace {
+
+void pass_on(const comm::UniqueId& id, tuttiUniqueId& raw) {
+  const comm::UniqueId::Bytes bytes = id.to_bytes();
+  static_assert(sizeof raw.bytes == sizeof bytes);
+  std::memcpy(raw.bytes, bytes.data(), bytes.size());
+}
+
+}  // namespace
+
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return guarded([&] {
     tuttiUniqueId& raw = required(id, "id");
-    const comm::UniqueId::Bytes bytes = comm::create_unique_id().to_bytes();
-    static_assert(sizeof raw.bytes == sizeof bytes);
-    std::memcpy(raw.bytes, bytes.data(), bytes.size());
+    pass_on(comm::create_unique_id(), raw);
   });
 }
 
@@ -47,18 +55,64 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
   });
 }
 
+tuttiResult_t tuttiGetJobState(tuttiJobState_t* state) {
+  return guarded([&] {
+    if (required(state, "state").size < sizeof(tuttiJobState_t)) {
+      throw_error(Code::InvalidArgument, "state->size is {}; set it to sizeof(tuttiJobState_t), which is {}",
+                  state->size, sizeof(tuttiJobState_t));
+    }
+    const comm::JobState known = comm::job_state();
+    state->generation = known.generation;
+    state->newcomer = known.newcomer ? 1 : 0;
+    state->waiting = known.waiting;
+    state->ends_in = known.ends_in.value_or(-1);
+  });
+}
+
+namespace {
+
+/// Ranks of the communicator that a call names. Throws Error(InvalidArgument | InvalidUsage).
+std::vector<Rank> named_ranks(const char* function, const char* word, const int* ranks, int count,
+                              const comm::Communicator& of) {
+  if (count < 0 || count > of.ranks()) {  // before any entry is read
+    throw_error(Code::InvalidArgument, "{}: {} {} ranks, of {}", function, count, word, of.ranks());
+  }
+  if (comm::in_group()) throw_error(Code::InvalidUsage, "{} cannot be called within a group", function);
+  if (count == 0) return {};
+  return {&required(ranks, word), ranks + count};
+}
+
+}  // namespace
+
 tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk) {
   return guarded([&] {
     required(shrunk, "shrunk") = nullptr;
     const auto communicator = communicator_of(comm);
-    if (count < 0 || count > communicator->ranks()) {  // before any entry is read
-      throw_error(Code::InvalidArgument, "shrink: {} excluded ranks, of {}", count, communicator->ranks());
-    }
-    if (comm::in_group()) throw_error(Code::InvalidUsage, "tuttiCommShrink cannot be called within a group");
-    std::vector<Rank> ranks;
-    if (count > 0) ranks.assign(&required(excluded, "excluded"), excluded + count);
-    *shrunk = make_handle(communicator->shrink(std::move(ranks)));
+    *shrunk =
+        make_handle(communicator->shrink(named_ranks("tuttiCommShrink", "excluded", excluded, count, *communicator)));
   });
+}
+
+tuttiResult_t tuttiCommGetGrowId(tuttiComm_t comm, const int* replaced, int count, int ranks, tuttiUniqueId* id) {
+  return guarded([&] {
+    required(id, "id");
+    const auto communicator = communicator_of(comm);
+    auto gone = named_ranks("tuttiCommGetGrowId", "replaced", replaced, count, *communicator);
+    pass_on(communicator->grow_id(std::move(gone), ranks), *id);
+  });
+}
+
+tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int count, int ranks, tuttiComm_t* grown) {
+  return guarded([&] {
+    required(grown, "grown") = nullptr;
+    const auto communicator = communicator_of(comm);
+    auto gone = named_ranks("tuttiCommGrow", "replaced", replaced, count, *communicator);
+    *grown = make_handle(communicator->grow(std::move(gone), ranks));
+  });
+}
+
+tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {
+  return guarded([&] { communicator_of(comm)->revoke(); });
 }
 
 tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count) {

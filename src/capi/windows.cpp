@@ -25,6 +25,21 @@ tuttiResult_t submit(const comm::OneSided& call, tuttiWindow_t window, tuttiStre
 /// A signal's number; negative ones become too large.
 uint32_t number_of(int signal) { return static_cast<uint32_t>(signal); }
 
+/// Why this rank cannot take part in a registration. All ranks hear of it, which would else wait for this one.
+Status refusal_of(const void* buffer, size_t bytes, const tuttiWindow_t* window) try {
+  if (window == nullptr) return {Code::InvalidArgument, "the window is NULL"};
+  if (buffer == nullptr && bytes > 0) return {Code::InvalidArgument, "the buffer is NULL"};
+  if (bytes >= comm::kEndOfMemory || reinterpret_cast<uintptr_t>(buffer) + bytes > comm::kEndOfMemory) {
+    return {Code::InvalidArgument, fmt::format("the buffer of {} bytes would pass the end of memory", bytes)};
+  }
+  if (bytes > 0 && comm::backend_of(buffer) != comm::kHostBackend) {
+    return {Code::Unsupported, "windows in memory of GPUs are not supported yet"};
+  }
+  return {};
+} catch (const Error& error) {
+  return {error.code(), error.what()};
+}
+
 Rank checked_peer(const tuttiWindow& window, int peer) {
   if (peer >= 0 && peer < window.comm->ranks()) return peer;
   throw_error(Code::InvalidArgument, "rank {}: window: there is no rank {}: there are ranks 0 to {}",
@@ -39,17 +54,13 @@ using namespace tutti::capi;  // NOLINT
 
 tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size_t bytes, tuttiWindow_t* window) {
   return guarded([&] {
-    required(window, "window") = nullptr;
+    if (window != nullptr) *window = nullptr;
     const auto communicator = communicator_of(comm);
-    if (buffer == nullptr && bytes > 0) throw Error(Code::InvalidArgument, "window_register: the buffer is NULL");
-    if (bytes >= comm::kEndOfMemory || reinterpret_cast<uintptr_t>(buffer) + bytes > comm::kEndOfMemory) {
-      throw_error(Code::InvalidArgument, "window_register: the buffer of {} bytes would pass the end of memory", bytes);
-    }
+    // In a group a thread may have several ranks, which would wait for each other.
     if (comm::in_group()) throw Error(Code::InvalidUsage, "tuttiWindowRegister cannot be called within a group");
-    if (bytes > 0 && comm::backend_of(buffer) != comm::kHostBackend) {
-      throw Error(Code::Unsupported, "window_register: windows in memory of GPUs are not supported yet");
-    }
-    *window = make_handle(communicator, comm::register_window(communicator, buffer, bytes));
+    const Status refusal = refusal_of(buffer, bytes, window);
+    auto made = comm::register_window(communicator, buffer, bytes, refusal);
+    *window = make_handle(communicator, std::move(made));
   });
 }
 

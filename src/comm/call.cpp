@@ -13,9 +13,41 @@ std::string describe_vector(const CallSpec& spec) {
                      rooted ? fmt::format(", root={}", spec.root) : "");
 }
 
+std::string describe_one_sided(const CallSpec& spec) {
+  const char* const name = name_of(spec.call_on_window());
+  const int signal = static_cast<int>(spec.type);
+  switch (spec.call_on_window()) {
+    case OneSidedCall::Put:
+      return fmt::format("{}({} bytes, to rank {})", name, spec.count, spec.root);
+    case OneSidedCall::Get:
+      return fmt::format("{}({} bytes, from rank {})", name, spec.count, spec.root);
+    case OneSidedCall::Signal:
+      return fmt::format("{}({}, to rank {})", name, signal, spec.root);
+    case OneSidedCall::PutSignal:
+      return fmt::format("{}({} bytes, to rank {}, signal {})", name, spec.count, spec.root, signal);
+    case OneSidedCall::WaitSignal:
+      return fmt::format("{}({} of signal {}, from rank {})", name, spec.count, signal, spec.root);
+    case OneSidedCall::Add:
+    case OneSidedCall::CompareSwap:
+      return fmt::format("{}(to rank {})", name, spec.root);
+    case OneSidedCall::Flush:
+    case OneSidedCall::Acquire:
+      break;
+  }
+  return spec.root < 0 ? fmt::format("{}()", name) : fmt::format("{}(rank {})", name, spec.root);
+}
+
 }  // namespace
 
+const char* name_of(OneSidedCall call) {
+  constexpr const char* kNames[kOneSidedCalls] = {
+      "put",   "get",           "signal", "put_signal", "wait_signal", "atomic_add", "atomic_compare_swap",
+      "flush", "window_barrier"};
+  return static_cast<int>(call) < kOneSidedCalls ? kNames[static_cast<int>(call)] : "?";
+}
+
 std::string describe(const CallSpec& spec) {
+  if (spec.one_sided) return describe_one_sided(spec);
   if (spec.splits) return "split()";
   if (spec.leaves) return "destroy()";
   if (spec.registers) return "window_register()";

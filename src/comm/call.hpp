@@ -18,9 +18,15 @@ inline constexpr uintptr_t kEndOfMemory = uintptr_t{1} << 57;
 
 struct VectorBlocks;  // comm/vector_calls.hpp
 
+/// Calls on windows (comm/one_sided.hpp).
+enum class OneSidedCall : uint8_t { Put, Get, Signal, PutSignal, WaitSignal, Add, CompareSwap, Flush, Acquire };
+inline constexpr int kOneSidedCalls = 9;
+/// "put".
+const char* name_of(OneSidedCall call);
+
 /// The arguments that must be equal on all ranks. For send and recv, `root` is the peer and `sends` distinguishes the
-/// two. In a vector call `count` is 0, or for a reduction, whose counts must be equal on all ranks, a hash of the
-/// counts.
+/// two; `one_sided` says what calls on windows mean. In a vector call `count` is 0, or for a reduction, whose counts
+/// must be equal on all ranks, a hash of the counts.
 struct CallSpec {
   Collective collective = Collective::Barrier;
   DType type = DType::U8;
@@ -31,11 +37,20 @@ struct CallSpec {
   bool leaves : 1 = false;       ///< tuttiCommDestroy, likewise
   bool registers : 1 = false;    ///< tuttiWindowRegister, likewise …
   bool deregisters : 1 = false;  ///< … and tuttiWindowDeregister, of the window that call number `count` made
-  uint8_t unused : 2 = 0;
-  static constexpr uint8_t kFlags = 0x3f;  ///< of the byte that holds those above
+  /// A call on a window, which is not numbered with the collectives: `op` is a OneSidedCall, `type` a signal's number,
+  /// `root` the peer (−1: all), `count` the bytes, or the signals that are waited for; `collective` is SendRecv.
+  bool one_sided : 1 = false;
+  uint8_t unused : 1 = 0;
+  static constexpr uint8_t kFlags = 0x7f;  ///< of the byte that holds those above
 
   /// It moves no data.
   bool is_control() const { return splits || leaves || registers || deregisters; }
+  OneSidedCall call_on_window() const { return static_cast<OneSidedCall>(op); }
+  /// Of its count.
+  uint64_t bytes() const {
+    if (one_sided) return call_on_window() == OneSidedCall::WaitSignal ? 0 : count;
+    return count * size_of(type);
+  }
   Rank root = 0;
   uint64_t count = 0;
 

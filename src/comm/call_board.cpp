@@ -32,7 +32,9 @@ constexpr uint64_t kAbsent = ~uint64_t{0};
 std::optional<CallSpec> unpack_spec(uint64_t kinds, uint64_t count) {
   const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
   if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > CallSpec::kFlags) return std::nullopt;
-  return std::bit_cast<CallSpec>(std::array{kinds, count});
+  const auto spec = std::bit_cast<CallSpec>(std::array{kinds, count});
+  if (spec.one_sided && spec.collective != Collective::SendRecv) return std::nullopt;
+  return spec;
 }
 
 uint64_t number_of_transfer(uint64_t key) { return key & 0xffffffff; }
@@ -40,6 +42,12 @@ uint64_t number_of_transfer(uint64_t key) { return key & 0xffffffff; }
 uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
   return kTransfer | static_cast<uint64_t>(sends) << 62 | static_cast<uint64_t>(peer & 0x3fffffff) << 32 |
          (number & 0xffffffff);
+}
+
+uint64_t one_sided_key(uint64_t number) {
+  constexpr Rank kNobody = 0x3fffffff;
+  static_assert(kNobody > control::kMaxRanks);
+  return transfer_key(false, kNobody, number);
 }
 
 uint64_t blocks_key(uint64_t call, Rank first) {
@@ -71,6 +79,11 @@ void CallBoard::enter_transfer(uint64_t key, const CallSpec& spec) {
   const uint64_t number = transfers_begun_.load(std::memory_order_relaxed);
   transfers_[number % kEntries].write(key, spec);
   transfers_begun_.store(number + 1, std::memory_order_release);
+  last_.store(key, std::memory_order_release);
+}
+
+void CallBoard::enter_one_sided(uint64_t key, const CallSpec& spec) {
+  one_sided_.write(key, spec);
   last_.store(key, std::memory_order_release);
 }
 
@@ -113,7 +126,7 @@ std::optional<CallSpec> CallBoard::find(uint64_t key) const {
   for (const Entry& entry : transfers_) {
     if (auto spec = entry.read(key)) return spec;
   }
-  return std::nullopt;
+  return one_sided_.read(key);
 }
 
 std::string CallBoard::answer(uint64_t key) const {

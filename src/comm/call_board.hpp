@@ -1,7 +1,7 @@
 // The call board: a rank's most recent calls, for peers that ask why it does not answer.
 //
 // Collectives, split and destroy are numbered from 1 on each communicator. Sends and receives are numbered from 1 for
-// each peer and direction, since only two ranks know of them.
+// each peer and direction, since only two ranks know of them; a rank's calls on windows, of which it alone knows, too.
 #pragma once
 
 #include <array>
@@ -32,6 +32,9 @@ uint64_t transfer_key(bool sends, Rank peer, uint64_t number);
 /// The lower 32 bits of its number.
 uint64_t number_of_transfer(uint64_t key);
 
+/// The key of a rank's `number`-th call on windows: none of a transfer.
+uint64_t one_sided_key(uint64_t number);
+
 /// A spec from its words: CallSpec::kinds() and its count. Empty if they are not a valid one's.
 std::optional<CallSpec> unpack_spec(uint64_t kinds, uint64_t count);
 
@@ -51,6 +54,8 @@ class CallBoard {
   void enter(uint64_t call, const CallSpec& spec);
   void leave(uint64_t call) { finished_.store(call, std::memory_order_release); }
   void enter_transfer(uint64_t key, const CallSpec& spec);
+  /// A call on a window that waits, or fails; others do not need the board.
+  void enter_one_sided(uint64_t key, const CallSpec& spec);
   /// The blocks of a collective that has been entered.
   void enter_blocks(uint64_t call, std::shared_ptr<const VectorBlocks> blocks);
 
@@ -102,6 +107,7 @@ class CallBoard {
   std::array<Blocks, 8> blocks_;     // few, since their size grows with the number of ranks
 
   std::array<Entry, kEntries> collectives_, transfers_;
+  Entry one_sided_;  // the last one
   std::atomic<uint64_t> begun_{0}, finished_{0}, transfers_begun_{0};
   std::atomic<uint64_t> last_{0};  // key of the last entry
   std::atomic<bool> uncounted_{false}, repeats_{false};

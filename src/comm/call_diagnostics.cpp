@@ -343,6 +343,7 @@ void CallDiagnostics::check_board(const exec::Stall& stall) {
 
 Status CallDiagnostics::stalled(const exec::Stall& stall) {
   if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
+  if (stall.has_left) return left_without_signal(stall.peer);
   if (stall.peer != kNoRank) {
     check_board(stall);
     if (board_) {

@@ -77,6 +77,7 @@ class CallDiagnostics final : public exec::Observer {
   /// The text "; rank 2 is alive, its last call: barrier()", from the peer's board.
   std::string describe_activity(Rank peer) const;
   bool lost(Rank peer) const override { return endpoint_.lost(peer); }
+  bool left(Rank peer) const override { return endpoint_.left(peer).has_value(); }
 
  private:
   void begin(uint64_t call, const std::vector<NumberedCall>* group) {
@@ -104,6 +105,7 @@ class CallDiagnostics final : public exec::Observer {
   Status other_call(const exec::Fault& fault);
   bool compare_calls(const std::vector<Rank>& ranks);
   Status zcopy_withdrawn(Rank peer);
+  Status left_without_signal(Rank peer);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string describe_timeout(const exec::Stall& stall) const;
   std::string shared_stream(Rank peer) const;

@@ -1,4 +1,5 @@
-// What a rank's calls on one communicator have come to, by collective and size: for those who watch it.
+// What a rank's calls on one communicator have come to, by collective (or call on windows) and size: for those who
+// watch it.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace tutti::comm {
 
-/// Of one collective and size class. One thread at a time adds; any thread reads. A cache line.
+/// Of one collective, or call on windows, and size class. One thread at a time adds; any thread reads. A cache line.
 struct alignas(64) CallTotal {
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> bytes{0};              ///< of their counts
@@ -33,9 +34,9 @@ class CallTotals {
   /// That of a call of the rank. Only the thread that makes calls.
   CallTotal& of(const CallSpec& spec) {
     if (spec.is_control()) return control_;
-    std::atomic<CallTotal*>& place = totals_[index_of(spec)];
-    CallTotal* const known = place.load(std::memory_order_relaxed);
-    return known != nullptr ? *known : make(place);
+    const size_t row =
+        spec.one_sided ? size_t{kCollectives} + static_cast<size_t>(spec.op) : static_cast<size_t>(spec.collective);
+    return at(row, spec.is_vector ? 0 : spec.bytes());
   }
   /// Calls that have ended, by Collective.
   std::vector<uint64_t> calls() const {
@@ -49,24 +50,48 @@ class CallTotals {
   /// A send or receive has ended.
   void add_transfer(const CallSpec& spec) {
     CallTotal& total = of(spec);
-    const uint64_t bytes = spec.count * size_of(spec.type);
+    const uint64_t bytes = spec.bytes();
     CallTotal::add(total.calls, 1);
     CallTotal::add(total.bytes, bytes);
     CallTotal::add(spec.sends ? total.sent : total.received, bytes);
   }
 
+  /// A call on a window has ended.
+  void add_one_sided(OneSidedCall call, uint64_t bytes) {
+    CallTotal& total = at(kCollectives + static_cast<size_t>(call), bytes);
+    CallTotal::add(total.calls, 1);
+    if (bytes == 0) return;
+    CallTotal::add(total.bytes, bytes);
+    CallTotal::add(call == OneSidedCall::Get ? total.received : total.sent, bytes);
+  }
+
   /// visit(collective, class, total) for those that have calls. Any thread.
   template <class Visit>
   void each(Visit&& visit) const {
-    for (size_t i = 0; i < totals_.size(); ++i) {
+    for (size_t i = 0; i < kOfCollectives; ++i) {
       const CallTotal* const total = totals_[i].load(std::memory_order_acquire);
       if (total != nullptr) visit(static_cast<Collective>(i / kClasses), i % kClasses, *total);
     }
   }
-  /// The sum of one member over all.
+  /// Likewise visit(call, class, total) of calls on windows.
+  template <class Visit>
+  void each_on_windows(Visit&& visit) const {
+    for (size_t i = kOfCollectives; i < totals_.size(); ++i) {
+      const CallTotal* const total = totals_[i].load(std::memory_order_acquire);
+      if (total != nullptr) visit(static_cast<OneSidedCall>(i / kClasses - kCollectives), i % kClasses, *total);
+    }
+  }
+  /// The sum of one member over all collectives and transfers.
   uint64_t sum(std::atomic<uint64_t> CallTotal::*member) const {
     uint64_t all = 0;
     each([&](Collective, size_t, const CallTotal& total) { all += (total.*member).load(std::memory_order_relaxed); });
+    return all;
+  }
+  /// The same over all calls on windows.
+  uint64_t sum_on_windows(std::atomic<uint64_t> CallTotal::*member) const {
+    uint64_t all = 0;
+    each_on_windows(
+        [&](OneSidedCall, size_t, const CallTotal& total) { all += (total.*member).load(std::memory_order_relaxed); });
     return all;
   }
 
@@ -78,9 +103,11 @@ class CallTotals {
   CallTotals& operator=(const CallTotals&) = delete;
 
  private:
-  static size_t index_of(const CallSpec& spec) {
-    const uint64_t bytes = spec.is_vector ? 0 : spec.count * size_of(spec.type);
-    return static_cast<size_t>(spec.collective) * kClasses + static_cast<size_t>(std::bit_width(bytes));
+  static constexpr size_t kOfCollectives = kCollectives * kClasses;
+  CallTotal& at(size_t row, uint64_t bytes) {
+    std::atomic<CallTotal*>& place = totals_[row * kClasses + static_cast<size_t>(std::bit_width(bytes))];
+    CallTotal* const known = place.load(std::memory_order_relaxed);
+    return known != nullptr ? *known : make(place);
   }
   static CallTotal& make(std::atomic<CallTotal*>& place) {
     place.store(new CallTotal, std::memory_order_release);
@@ -88,7 +115,7 @@ class CallTotals {
   }
 
   CallTotal control_;  // of calls that move no data, for which nobody asks
-  std::array<std::atomic<CallTotal*>, kCollectives * kClasses> totals_{};
+  std::array<std::atomic<CallTotal*>, kOfCollectives + kOneSidedCalls * kClasses> totals_{};
 };
 
 }  // namespace tutti::comm

@@ -11,8 +11,8 @@ using trace::Event;
 
 uint64_t time_now() { return trace::nanoseconds(trace::Clock::now()); }
 
-/// The time of a thread in calls on all communicators: in long ones, and in long waits of short ones. It is counted
-/// alike on all ranks, whichever calls they trace.
+/// The time of a thread in calls on all communicators: in long ones, and in long waits of short ones and of calls on
+/// windows. It is counted alike on all ranks, whichever calls they trace.
 struct InCalls {
   const uint64_t thread = ++threads;
   uint64_t nanoseconds = 0;
@@ -35,7 +35,7 @@ thread_local InCalls in_calls;
 void CallTrace::open(uint64_t at, const CallSpec& spec) {
   if (open_ != nullptr) return;  // a group is in one class with its first call
   open_ = &totals_.of(spec);
-  is_long_ = spec.count >= kLong;
+  is_long_ = spec.count >= kLong && !spec.one_sided;
   entered_ = at;
 }
 
@@ -91,11 +91,12 @@ void CallTrace::waited(const CallBoard& board, Rank peer, trace::Clock::time_poi
 trace::TracedCall CallTrace::call_of(const Event& event) {
   const auto spec = unpack_spec(event.first, event.second);
   if (!spec) return {.text = "?"};
-  trace::TracedCall call{.number = event.call, .text = describe(*spec), .bytes = spec->count * size_of(spec->type)};
+  trace::TracedCall call{.number = event.call, .text = describe(*spec), .bytes = spec->bytes()};
   if (spec->collective != Collective::SendRecv) return call;
   call.number = number_of_transfer(event.call);
   call.peer = spec->root;
   call.sends = spec->sends;
+  call.one_sided = spec->one_sided;
   return call;
 }
 

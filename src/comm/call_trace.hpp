@@ -40,6 +40,15 @@ class CallTrace {
   void enqueue(uint64_t key, const CallSpec& spec) {
     if (is_traced(key, spec)) write_entered(key, spec, trace::Event::Kind::Enqueued);
   }
+  /// The rank's call on a window with this number, and so many bytes, is to be traced. These are sampled apart: which
+  /// collectives are traced is the same on all ranks.
+  bool samples_one_sided(uint64_t number, uint64_t bytes) {
+    return bytes >= kLong || ++one_sided_in_a_row_ <= kInARow || rarity(number) >= kRare;
+  }
+  /// It begins.
+  void enter_one_sided(uint64_t number, const CallSpec& spec) {
+    write_entered(one_sided_key(number), spec, trace::Event::Kind::Entered);
+  }
   /// The call, or all of a group, have ended well.
   void leave() {
     if (open_ != nullptr) [[unlikely]]
@@ -73,6 +82,7 @@ class CallTrace {
   uint64_t entered_ = 0;       // that call; nanoseconds
   bool is_long_ = false;       // it has kLong elements
   uint32_t in_a_row_ = 0;      // short calls
+  uint32_t one_sided_in_a_row_ = 0;
 };
 
 }  // namespace tutti::comm

@@ -143,7 +143,8 @@ class Communicator {
   /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
   void drop_buffer(uint64_t registration);
   /// All ranks call them, at the same place among their calls, by the thread whose ticket is served.
-  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes);
+  /// `refusal`: why this rank cannot take part; then no rank has the window, and all throw that.
+  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes, const Status& refusal);
   void deregister_window(Window& window);
   /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
   void check(const OneSided& call) const {
@@ -152,16 +153,25 @@ class Communicator {
   }
   /// Runs it, and throws its error. By the thread whose ticket is served.
   void run(Window& window, const OneSided& call) {
-    if (!run_directly(window, call)) run_in_full(window, call);
+    if (notes_) [[unlikely]]
+      return run_noted(window, call);
+    run_unnoted(window, call);
   }
   /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
   /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
   /// communicator with the same excluded ranks belong together in their order.
   std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
+  /// The communicator of these ranks, which keep their numbers, and of new processes in the places of the `replaced`
+  /// ones and in those from ranks() to `ranks` - 1. The ranks that stay call it as shrink(); new processes join with
+  /// grow_id().
+  std::shared_ptr<Communicator> grow(std::vector<Rank> replaced, Rank ranks);
+  /// The id of the next grow(); its rendezvous server is open when this returns. By the first rank that stays.
+  control::UniqueId grow_id(std::vector<Rank> replaced, Rank ranks);
   void abort() {
     endpoint_->abort();
     leave_trace();
   }
+  void revoke() { endpoint_->revoke(); }
   /// Fails it on all ranks; the text begins with this rank.
   void fail(Code code, const std::string& text);
   /// The first failure; Ok if there is none.
@@ -221,12 +231,15 @@ class Communicator {
     CallTotal::add(total.received, made.execution->received());
   }
   [[noreturn]] void refuse(const OneSided& call) const;
-  bool run_directly(Window& window, const OneSided& call) const;
-  bool take_soon(Window& window, const OneSided& call) const;
-  void run_in_full(Window& window, const OneSided& call);
+  void run_unnoted(Window& window, const OneSided& call);
+  void run_noted(Window& window, const OneSided& call);
+  static bool carry_out_directly(rma::Window& parts, const OneSided& call);
   void carry_out(rma::Window& parts, const OneSided& call) const;
+  bool take_soon(Window& window, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
+  [[noreturn]] void fail_one_sided(const OneSided& call, const Error& error);
   void close_window(Window& window);
+  void leave_windows();
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;
@@ -246,6 +259,9 @@ class Communicator {
     }
   }
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
+  std::string purpose_of(const std::string& what, bool begins);
+  struct Remake;
+  std::shared_ptr<Communicator> remake(const Remake& how);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   const std::shared_ptr<control::Endpoint> endpoint_;
@@ -285,11 +301,12 @@ class Communicator {
   std::map<uint64_t, Registered> registrations_;  // by number
   uint64_t last_registration_ = 0;
   std::unique_ptr<WindowServices> windows_;
+  uint64_t one_sided_ = 0;  // calls on windows
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
-  std::mutex shrinks_mutex_;
-  std::map<std::vector<Rank>, uint32_t> shrinks_;  // calls of shrink(), by excluded ranks
+  std::mutex remakes_mutex_;
+  std::map<std::string, uint32_t> remakes_;  // calls of shrink() and grow(), by what they make
 };
 
 }  // namespace tutti::comm

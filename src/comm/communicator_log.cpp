@@ -138,6 +138,19 @@ void Communicator::leave_trace() const {
 
 void Communicator::write_trace(const std::string& path) { control::write_trace(path); }
 
+/// For a profiler or the log.
+void Communicator::run_noted(Window& window, const OneSided& call) {
+  trace::ProfilerRange range;
+  if (trace::profiler_is_attached() && !has_failed() && !left_) {
+    range = trace::ProfilerRange(fmt::format("{}, rank {}: {}", title(), rank(), describe(call)), 0);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  run_unnoted(window, call);
+  range.end();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_trace("rank {}: {}: {:.1f} us", rank(), describe(call), seconds * 1e6);
+}
+
 Communicator::Noted Communicator::note(Work work) const noexcept {
   Noted noted{.start = std::chrono::steady_clock::now(), .range = {}};
   if (!trace::profiler_is_attached() || has_failed() || left_) return noted;  // the call will not begin

@@ -141,11 +141,7 @@ std::string Communicator::drop_at_exit() {
 
 Status Communicator::leave() {
   left_ = true;
-  if (windows_ != nullptr && windows_->live > 0) {
-    log_error("rank {}: the communicator is destroyed before {} of its windows were deregistered", rank(),
-              windows_->live);
-    windows_->target->close();
-  }
+  if (windows_ != nullptr) leave_windows();
   Status failed = failure();
   if (!failed.ok()) abort_driven();
   std::vector<control::PeerTransfers> traffic;

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "control/bootstrap/unique_id.hpp"
+#include "control/elastic/job_member.hpp"
 #include "control/messages.hpp"
 
 namespace tutti::comm {
@@ -18,5 +19,10 @@ UniqueId create_unique_id();
 /// The communicator of all ranks that this process's launcher started; without a launcher, of this process alone.
 /// Throws Error, after telling the other ranks if the cause is a mistake in this rank's environment.
 std::shared_ptr<Communicator> join_from_environment();
+
+using control::JobState;
+
+/// Of this process, where its launcher has a job server; else all zeros.
+JobState job_state();
 
 }  // namespace tutti::comm

@@ -7,6 +7,7 @@
 #include "comm/placement.hpp"
 #include "control/host.hpp"
 #include "link/mapped_memory.hpp"
+#include "rma/window.hpp"
 
 namespace tutti::comm {
 
@@ -67,7 +68,12 @@ void* allocate_buffer(uint64_t bytes, BufferKind kind) {
 
 void free_buffer(void* buffer) {
   if (const exec::BackendEntry* const owner = take_owner(buffer)) return owner->release(buffer);
-  link::SharedMemory::of_this_process().release(buffer);
+  link::SharedMemory& shared = link::SharedMemory::of_this_process();
+  if (const auto part = rma::OwnPart::within(buffer, shared.bytes_of(buffer))) {  // other ranks may write to it
+    throw_error(Code::InvalidUsage, "the memory is rank {}'s part of the window of call {}: deregister that first",
+                std::get<1>(*part), std::get<2>(*part));
+  }
+  shared.release(buffer);
 }
 
 }  // namespace tutti::comm

@@ -13,7 +13,8 @@ enum class BufferKind : uint8_t {
 
 /// Zeroed, aligned to 2 MiB. Throws Error(OutOfMemory).
 void* allocate_buffer(uint64_t bytes, BufferKind kind);
-/// Throws Error(InvalidArgument) for an address that allocate_buffer has not returned.
+/// Throws Error(InvalidArgument) for an address that allocate_buffer has not returned, and Error(InvalidUsage) where a
+/// window has it.
 void free_buffer(void* buffer);
 
 }  // namespace tutti::comm

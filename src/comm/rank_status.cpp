@@ -40,7 +40,7 @@ control::RankStatus status_of(const control::Endpoint& endpoint, const std::stri
   }
   status.sent = log.totals.sum(&CallTotal::sent);
   status.received = log.totals.sum(&CallTotal::received);
-  status.waited_ms = log.totals.sum(&CallTotal::waited) / 1'000'000;
+  status.waited_ms = (log.totals.sum(&CallTotal::waited) + log.totals.sum_on_windows(&CallTotal::waited)) / 1'000'000;
   status.counts = log.totals.calls();
   const auto running = board.collective(status.entered);
   if (running && status.entered > status.left) ++status.counts[static_cast<size_t>(running->collective)];
@@ -102,9 +102,9 @@ control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::st
   metrics.registered = log.registered.load(std::memory_order_relaxed);
   const auto wait = control::WaitTable::of_this_process().wait_of(hash64(endpoint.name()), endpoint.rank());
   if (wait) metrics.stuck_ms = stuck_for(*wait);
-  log.totals.each([&](Collective collective, size_t size_class, const CallTotal& total) {
+  const auto add = [&](auto call, size_t size_class, const CallTotal& total) {
     const auto read = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
-    metrics.calls.push_back({.collective = name_of(collective),
+    metrics.calls.push_back({.collective = name_of(call),
                              .size_class = static_cast<uint8_t>(size_class),
                              .calls = read(total.calls),
                              .bytes = read(total.bytes),
@@ -113,7 +113,9 @@ control::RankMetrics metrics_of(const control::Endpoint& endpoint, const std::st
                              .waited = read(total.waited),
                              .traced_calls = read(total.traced_calls),
                              .traced = read(total.traced)});
-  });
+  };
+  log.totals.each(add);
+  log.totals.each_on_windows(add);
   return metrics;
 }
 

@@ -246,9 +246,10 @@ void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Win
   t_open.group.on_windows.push_back({comm, window, call, stream});
 }
 
-std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes) {
+std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes,
+                                        const Status& refusal) {
   const TicketGuard guard(*comm, comm->take_ticket());
-  return comm->register_window(memory, bytes);
+  return comm->register_window(memory, bytes, refusal);
 }
 
 void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window) {

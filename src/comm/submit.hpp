@@ -19,7 +19,8 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Window>& window, const OneSided& call,
             const std::shared_ptr<Stream>& stream);
 /// Communicator::register_window and deregister_window; not within a group.
-std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes);
+std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes,
+                                        const Status& refusal);
 void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window);
 
 /// How the communicator's last call was executed; waits for earlier calls.

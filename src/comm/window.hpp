@@ -1,4 +1,4 @@
-// A rank's window as its communicator has it, and the one-sided calls on it.
+// A rank's window as its communicator has it.
 #pragma once
 
 #include <array>
@@ -6,10 +6,11 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/deadline.hpp"
+#include "comm/one_sided.hpp"
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
@@ -42,70 +43,27 @@ struct Window {
 
 /// What a rank's windows share.
 struct WindowServices {
-  explicit WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed);
+  WindowServices(transports::Wireup& wireup, rma::Ends ends);
   ~WindowServices();
 
   const uint64_t process;  ///< process_generation(): a forked child has no part in it
   const std::shared_ptr<rma::Target> target;
   rma::Channels channels;
-  size_t live = 0;  ///< windows
+  std::map<uint64_t, std::shared_ptr<rma::OwnPart>> live;  ///< parts of windows that are registered, by their numbers
 };
-
-/// A call on a window.
-struct OneSided {
-  enum class What : uint8_t { Put, Get, Signal, PutSignal, WaitSignal, Add, CompareSwap, Flush, Acquire };
-  static constexpr Rank kAllPeers = -1;
-  static constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
-
-  What what = What::Flush;
-  Rank peer = 0;                       ///< Flush: or kAllPeers
-  uint32_t signal = 0;                 ///< its number
-  const void* source = nullptr;        ///< of a put
-  void* into = nullptr;                ///< of a get; the word before Add and CompareSwap, or null
-  uint64_t bytes = 0, offset = 0;      ///< in the peer's part
-  uint64_t count = 0;                  ///< signals to wait for
-  uint64_t operand = 0, expected = 0;  ///< of Add and CompareSwap
-
-  /// Communicator::check() finds the mistakes of one that is not.
-  bool is_valid(Rank ranks) const {
-    if (static_cast<uint32_t>(peer) >= static_cast<uint32_t>(ranks) && !(what == What::Flush && peer == kAllPeers)) {
-      return false;
-    }
-    switch (what) {
-      case What::Put:
-      case What::PutSignal:
-        return (source != nullptr || bytes == 0) && signal < rma::kSignals;
-      case What::Get:
-        return into != nullptr || bytes == 0;
-      case What::Add:
-      case What::CompareSwap:
-        return offset % sizeof(uint64_t) == 0;
-      case What::WaitSignal:
-        return signal < rma::kSignals && count - 1 < kMaxSignals;
-      default:
-        return signal < rma::kSignals;
-    }
-  }
-
-  /// It runs last in a group. (Acquire follows a barrier: what other ranks have put before it is seen after it.)
-  bool waits() const { return what == What::WaitSignal || what == What::Acquire; }
-};
-
-/// "put(4096 bytes, to rank 1 at offset 0)".
-std::string describe(const OneSided& call);
 
 /// Waits until so many signals have arrived.
 class SignalWait final : public exec::Pending {
  public:
-  SignalWait(const rma::SignalLine& line, uint32_t signal, uint64_t wanted, Rank from,
-             const std::atomic<uint32_t>& failed, const exec::Backoff& backoff, exec::Observer& observer)
-      : line_(line),
-        signal_(signal),
-        wanted_(wanted),
-        from_(from),
-        failed_(failed),
-        backoff_(backoff),
-        observer_(observer) {
+  /// What it looks at while it waits.
+  struct Context {
+    rma::Target& target;
+    const std::atomic<uint32_t>& failed;
+    const exec::Backoff& backoff;
+    exec::Observer& observer;
+  };
+  SignalWait(const rma::SignalLine& line, const OneSided& call, uint64_t wanted, const Context& context)
+      : line_(line), from_(call.peer), signal_(call.signal), wanted_(wanted), context_(context) {
     done_ = false;
   }
 
@@ -117,16 +75,20 @@ class SignalWait final : public exec::Pending {
   void abort() override {}
   void check_failure(double seconds) override;
   void check_stall(double seconds, uint64_t stall_id) override;
+  void long_wait_ends(Deadline::Clock::time_point began) override { context_.observer.waited(from_, began); }
   bool sleep(double) override { return false; }
 
  private:
+  bool is_in_vain();
+  bool has_all_that_was_sent() const;
+  void tell(const exec::Stall& stall);
+
   const rma::SignalLine& line_;
+  const Rank from_;
   const uint32_t signal_;
   const uint64_t wanted_;
-  const Rank from_;
-  const std::atomic<uint32_t>& failed_;
-  const exec::Backoff& backoff_;
-  exec::Observer& observer_;
+  const Context context_;
+  std::optional<Deadline> in_flight_;  // until when signals of the peer, which has left, may arrive
 };
 
 }  // namespace tutti::comm

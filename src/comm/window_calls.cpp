@@ -1,6 +1,5 @@
-// Windows: registering them, which all ranks do, and one-sided calls, which a rank makes alone.
-#include <cstring>
-#include <span>
+// Registering and deregistering windows, which all ranks do.
+#include <charconv>
 #include <utility>
 
 #include "base/format.hpp"
@@ -15,49 +14,46 @@
 namespace tutti::comm {
 namespace {
 
-using What = OneSided::What;
-
-constexpr int kReads = 1000;  // of a signal in a row, before pauses, one of which takes nearly as long as a line's way
-
-std::span<const std::byte> source_of(const OneSided& call) {
-  return {static_cast<const std::byte*>(call.source), call.bytes};
-}
-std::span<std::byte> target_of(const OneSided& call) { return {static_cast<std::byte*>(call.into), call.bytes}; }
-
-void put_word(void* into, uint64_t word) {
-  if (into != nullptr) std::memcpy(into, &word, sizeof word);
+/// What a rank that cannot take part gives to the exchange instead of a Part: "1 the buffer is NULL".
+std::string refusal_text(Code code, const std::string& why) {
+  return fmt::format("{} {}", static_cast<int>(code), why);
 }
 
-/// What the agent does before and after a call is ordered with it.
-class Synchronized {
- public:
-  explicit Synchronized(WindowServices* services) : services_(services) { synchronize(); }
-  ~Synchronized() { synchronize(); }
-  Synchronized(const Synchronized&) = delete;
-  Synchronized& operator=(const Synchronized&) = delete;
-
- private:
-  void synchronize() const {
-    if (services_ != nullptr) services_->target->synchronize();
+[[noreturn]] void throw_refusal(Rank rank, const std::string& text) {
+  int code = 0;
+  const char* const end = text.data() + text.size();
+  const char* const why = std::from_chars(text.data(), end, code).ptr;
+  const bool is_error =
+      code > static_cast<int>(Code::Ok) && code < kCodes && code != static_cast<int>(Code::InProgress);
+  if (!is_error || why == end) {
+    throw_error(Code::ProtocolError, "window_register(): rank {} has sent something else", rank);
   }
-  WindowServices* const services_;
-};
+  throw_error(static_cast<Code>(code), "window_register(): rank {} cannot take part: {}", rank,
+              transports::printable_reply(std::string(why + 1, end)));
+}
 
-/// What ranks have given to the exchange. One that cannot take part gives a text instead of a Part: then all refuse.
+/// What ranks have given to the exchange. If one cannot take part, all refuse.
 std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
   std::vector<rma::Part> parts(all.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (transports::unpack(all[rank], parts[rank]) && parts[rank].magic == rma::Part::kMagic) continue;
-    throw_error(Code::OutOfMemory, "window_register(): rank {} cannot take part: {}", rank,
-                transports::printable_reply(all[rank]));
+    throw_refusal(static_cast<Rank>(rank), all[rank]);
   }
   return parts;
 }
 
+void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
+  if (part.close(why)) return;
+  log_error(
+      "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
+      "new pages, or the memory shares pages with other data",
+      rank);
+}
+
 }  // namespace
 
-WindowServices::WindowServices(transports::Wireup& wireup, const std::atomic<uint32_t>& failed)
-    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, failed) {
+WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends)
+    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, std::move(ends)) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
 }
@@ -66,71 +62,27 @@ WindowServices::~WindowServices() {
   if (process == process_generation()) target->close();
 }
 
-std::string describe(const OneSided& call) {
-  switch (call.what) {
-    case What::Put:
-      return fmt::format("put({} bytes, to rank {} at offset {})", call.bytes, call.peer, call.offset);
-    case What::Get:
-      return fmt::format("get({} bytes, from rank {} at offset {})", call.bytes, call.peer, call.offset);
-    case What::Signal:
-      return fmt::format("signal({}, to rank {})", call.signal, call.peer);
-    case What::PutSignal:
-      return fmt::format("put_signal({} bytes, to rank {} at offset {}, signal {})", call.bytes, call.peer, call.offset,
-                         call.signal);
-    case What::WaitSignal:
-      return fmt::format("wait_signal({} of signal {}, from rank {})", call.count, call.signal, call.peer);
-    case What::Add:
-      return fmt::format("atomic_add(to rank {} at offset {})", call.peer, call.offset);
-    case What::CompareSwap:
-      return fmt::format("atomic_compare_swap(to rank {} at offset {})", call.peer, call.offset);
-    case What::Acquire:
-      return "window_barrier()";
-    case What::Flush:
-      break;
-  }
-  return call.peer == OneSided::kAllPeers ? "flush()" : fmt::format("flush(rank {})", call.peer);
-}
-
-void SignalWait::wait() {
-  exec::Pending* self = this;
-  exec::wait_for_one({&self, 1}, backoff_);
-}
-
-void SignalWait::check_failure(double) {
-  if (done_ || failed_.load(std::memory_order_acquire) == 0) return;
-  if (poll()) return;  // it came before the failure
-  status_ = observer_.failed();
-  done_ = true;
-}
-
-void SignalWait::check_stall(double seconds, uint64_t stall_id) {
-  if (done_) return;
-  // One that a peer stores itself is here as soon as it is sent.
-  const bool at_once = line_.reaches.load(std::memory_order_acquire) != 0;
-  exec::Stall stall{.await = at_once ? exec::Await::Signal : exec::Await::FarSignal, .peer = from_};
-  stall.seconds = seconds;
-  stall.id = stall_id;
-  stall.all = {{.peer = from_, .await = stall.await}};
-  Status status = observer_.stalled(stall);
-  if (status.ok()) return;
-  status_ = std::move(status);
-  done_ = true;
-}
-
-std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes) {
+std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, const Status& refusal) {
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
   try {
     const std::vector<std::string> all = in_control_call([&] {
-      if (windows_ == nullptr) windows_ = std::make_unique<WindowServices>(*endpoint_, failed_);
+      if (windows_ == nullptr) {
+        windows_ = std::make_unique<WindowServices>(
+            *endpoint_,
+            rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }});
+      }
       std::string mine;
       try {
+        refusal.throw_if_bad();
         window = std::make_shared<Window>(
             calls_, rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, ranks()), ranks());
         windows_->target->expose(calls_, window->own->exposed());
         mine = transports::pack(window->own->part());
-      } catch (const std::exception& error) {  // the others are not to wait for this rank
-        mine = error.what();
+      } catch (const Error& error) {  // the others are not to wait for this rank
+        mine = refusal_text(error.code(), error.what());
+      } catch (const std::exception& error) {
+        mine = refusal_text(Code::OutOfMemory, error.what());
       }
       return exchange(std::move(mine), deadline);
     });
@@ -141,7 +93,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     for (Rank peer = 0; peer < ranks(); ++peer) {
       window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
     }
-    ++windows_->live;
+    windows_->live[window->number] = window->own;
     return window;
   } catch (...) {
     if (window != nullptr) close_window(*window);
@@ -152,19 +104,14 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
 /// When it returns, no other rank writes to this rank's part any more.
 void Communicator::close_window(Window& window) {
   if (windows_ != nullptr) windows_->target->withdraw(window.number);
-  if (!window.own->close()) {
-    log_error(
-        "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
-        "new pages, or the memory shares pages with other data",
-        rank());
-  }
+  close_part(*window.own, rma::Closed::Deregistered, rank());
   window.parts.reset();
 }
 
 /// The same, also if it throws.
 void Communicator::deregister_window(Window& window) {
   if (!window.parts) throw_error(Code::InvalidUsage, "rank {}: the window was deregistered", rank());
-  if (windows_ != nullptr) --windows_->live;
+  if (windows_ != nullptr) windows_->live.erase(window.number);
   try {
     const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
     in_control_call([&] {
@@ -180,128 +127,17 @@ void Communicator::deregister_window(Window& window) {
   close_window(window);
 }
 
-void Communicator::refuse(const OneSided& call) const {
-  const auto refuse = [&](const std::string& why) {
-    throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank(), describe(call), why);
-  };
-  const bool all = call.what == What::Flush && call.peer == OneSided::kAllPeers;
-  if (!all && (call.peer < 0 || call.peer >= ranks())) refuse(fmt::format("there are ranks 0 to {}", ranks() - 1));
-  if (call.signal >= rma::kSignals) refuse(fmt::format("there are signals 0 to {}", rma::kSignals - 1));
-  if ((call.what == What::Put || call.what == What::PutSignal) && call.source == nullptr && call.bytes > 0) {
-    refuse("the source is NULL");
+/// The program may free their memory when the communicator has been destroyed.
+void Communicator::leave_windows() {
+  size_t kept = 0;
+  windows_->target->close();
+  for (const auto& [number, part] : windows_->live) {
+    kept += part->part().bytes > 0 ? 1 : 0;  // others have nothing that another rank could write to
+    close_part(*part, rma::Closed::Left, rank());
   }
-  if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && (call.count == 0 || call.count > OneSided::kMaxSignals)) {
-    refuse(fmt::format("the count is from 1 to {}", OneSided::kMaxSignals));
-  }
-  throw_error(Code::InvalidArgument, "rank {}: {}: the offset is no multiple of 8", rank(), describe(call));
-}
-
-/// Runs it if that takes loads and stores alone, without requests of or to this rank and without a long wait: then it
-/// makes no system call, takes no lock and allocates nothing. False: nothing was done.
-bool Communicator::run_directly(Window& window, const OneSided& call) const {
-  if (!window.parts || windows_ == nullptr || windows_->target->is_served()) [[unlikely]]
-    return false;
-  if (call.what == What::WaitSignal) return take_soon(window, call);  // also after a failure
-  if (has_failed() || left_) [[unlikely]]
-    return false;
-  rma::Window& parts = *window.parts;
-  uint64_t before = 0;
-  switch (call.what) {
-    case What::Put:
-      return parts.try_put(source_of(call), call.peer, call.offset);
-    case What::PutSignal:
-      return parts.try_put(source_of(call), call.peer, call.offset) && parts.try_signal(call.peer, call.signal);
-    case What::Get:
-      return parts.try_get(target_of(call), call.peer, call.offset);
-    case What::Signal:
-      return parts.try_signal(call.peer, call.signal);
-    case What::Add:
-      if (!parts.try_add(call.operand, call.peer, call.offset, before)) return false;
-      return put_word(call.into, before), true;
-    case What::CompareSwap:
-      if (!parts.try_compare_swap(call.expected, call.operand, call.peer, call.offset, before)) return false;
-      return put_word(call.into, before), true;
-    case What::Flush:
-      return call.peer != OneSided::kAllPeers && parts.try_flush(call.peer);
-    default:
-      return false;
-  }
-}
-
-/// Waits as long as threads spin, and yield without a look at the clock: a peer that answers at once needs no more.
-bool Communicator::take_soon(Window& window, const OneSided& call) const {
-  const auto take = [&] { return window.take(call.peer, call.signal, call.count); };
-  if (take()) return true;
-  for (int turn = 0; turn < kReads && backoff_.spins > 0; ++turn) {
-    if (take()) return true;
-  }
-  exec::Waiter waiter(backoff_);
-  for (uint32_t turn = 0; turn < backoff_.spins + machine_constants().untimed_yields; ++turn) {
-    if (take()) return true;
-    waiter.turn();
-  }
-  return false;
-}
-
-void Communicator::run_in_full(Window& window, const OneSided& call) {
-  const Synchronized with_agent(windows_.get());
-  if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) return;  // also after a failure
-  unusable_status().throw_if_bad();
-  if (!window.parts)
-    throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
-  if (call.what == What::WaitSignal) return await_signal(window, call);
-  try {
-    carry_out(*window.parts, call);
-  } catch (const Error& error) {
-    if (error.code() == Code::InvalidArgument || error.code() == Code::InvalidUsage) {
-      throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
-    }
-    diagnostics_.begin_other([&] { return describe(call); });
-    const Status status =
-        diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
-    diagnostics_.end_other();
-    leave_trace();
-    status.throw_if_bad();
-  }
-}
-
-void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
-  const double limit = timeouts_.of_calls();
-  switch (call.what) {
-    case What::Put:
-      return parts.put(source_of(call), call.peer, call.offset, limit);
-    case What::Get:
-      return parts.get(target_of(call), call.peer, call.offset, limit);
-    case What::PutSignal:
-      parts.put(source_of(call), call.peer, call.offset, limit);
-      return parts.signal(call.peer, call.signal, limit);
-    case What::Signal:
-      return parts.signal(call.peer, call.signal, limit);
-    case What::Add:
-      return put_word(call.into, parts.add(call.operand, call.peer, call.offset, limit));
-    case What::CompareSwap:
-      return put_word(call.into, parts.compare_swap(call.expected, call.operand, call.peer, call.offset, limit));
-    case What::Flush:
-      if (call.peer != OneSided::kAllPeers) return parts.flush(call.peer, limit);
-      for (Rank peer = 0; peer < ranks(); ++peer) parts.flush(peer, limit);
-      return;
-    case What::Acquire:  // run_in_full() does
-    case What::WaitSignal:
-      return;
-  }
-}
-
-void Communicator::await_signal(Window& window, const OneSided& call) {
-  const rma::SignalLine& line = window.own->from(call.peer);
-  const uint64_t taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  SignalWait wait(line, call.signal, taken + call.count, call.peer, failed_, backoff_, diagnostics_);
-  diagnostics_.begin_other([&] { return describe(call); });
-  wait.wait();
-  diagnostics_.end_other();
-  if (!wait.status().ok()) leave_trace();
-  wait.status().throw_if_bad();
-  window.take(call.peer, call.signal, call.count);
+  windows_->live.clear();
+  if (kept == 0) return;
+  log_error("rank {}: the communicator is destroyed before {} of its windows were deregistered", rank(), kept);
 }
 
 }  // namespace tutti::comm

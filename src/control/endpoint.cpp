@@ -67,12 +67,23 @@ UniqueId Endpoint::split_id(Rank leader, std::string_view purpose) const {
   return id_of(client_->member(leader), derive_key(words));
 }
 
-UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const {
+UniqueId Endpoint::id_opened_by(Rank leader, std::string_view purpose, const Places& places) const {
   UniqueId id = split_id(leader, purpose);
   id.opens_later = true;
   // Any rank of the leader's process opens it: once a client with this key is there, its absence would be final.
-  if (same_process(client_->member(leader), control_.local_member())) open_server(control_, id.key);
+  if (same_process(client_->member(leader), control_.local_member())) open_server(control_, id.key, places);
   return id;
+}
+
+UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const { return id_opened_by(leader, purpose, {}); }
+
+UniqueId Endpoint::grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks) const {
+  Places places{.ranks = ranks, .kept = {}};
+  for (const Rank rank : staying) {
+    Member& member = places.kept[rank] = client_->member(rank);
+    member.info.clear();
+  }
+  return id_opened_by(leader, purpose, places);
 }
 
 std::vector<std::string> Endpoint::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
@@ -102,6 +113,7 @@ std::function<void(Code, const std::string&, const std::vector<uint64_t>&)> Endp
 }
 
 void Endpoint::abort() { fail(Code::Aborted, fmt::format("{} aborted the communicator", describe(rank()))); }
+void Endpoint::revoke() { fail(Code::Revoked, fmt::format("{} revoked the communicator", describe(rank()))); }
 bool Endpoint::lost(Rank r) const { return client_->lost(r); }
 std::vector<Rank> Endpoint::lost_ranks() const { return client_->lost_ranks(); }
 std::shared_ptr<const std::atomic<uint32_t>> Endpoint::watch_losses(std::vector<Rank> ranks) const {

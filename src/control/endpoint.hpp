@@ -28,6 +28,7 @@ namespace tutti::control {
 
 class ControlThread;
 class ControlClient;
+struct Places;
 struct Withdraw;
 
 /// How a communicator ended, as far as this rank knows.
@@ -88,6 +89,9 @@ class Endpoint final : public transports::Wireup {
   /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells them apart; it is equal on
   /// all of them. Throws Error(InvalidUsage) after leave().
   UniqueId derive_id(Rank leader, std::string_view purpose) const;
+  /// The same of a communicator of `ranks` ranks in which the `staying` ones, leader among them, keep their numbers and
+  /// other processes have the other places. A process that claims another one's place is refused.
+  UniqueId grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks) const;
   /// The same of a split: its ranks join with this as JoinTerms::parent, and the process of `leader` opens a rendezvous
   /// server when the first of them comes.
   UniqueId split_id(Rank leader, std::string_view purpose) const;
@@ -111,6 +115,8 @@ class Endpoint final : public transports::Wireup {
   std::function<void(Code, const std::string&, const std::vector<uint64_t>& tickets)> failing() const;
   /// fail(Code::Aborted) with a text that names this rank.
   void abort();
+  /// fail(Code::Revoked), likewise.
+  void revoke();
   /// True once `rank` is known to have died, alone or with its host.
   bool lost(Rank rank) const;
   /// All such ranks that had not left before.
@@ -160,6 +166,7 @@ class Endpoint final : public transports::Wireup {
 
  private:
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
+  UniqueId id_opened_by(Rank leader, std::string_view purpose, const Places& places) const;
   void check_not_left() const;
   void check_usable() const;
   Fd open_stream(const std::vector<Address>& addresses, const Address* from, Rank peer, const std::string& label,

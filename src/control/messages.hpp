@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ enum class Kind : uint8_t {
   Fetch,         // asks rank 0 for the unique id (launch)
   Withdraw,      // a rank cannot take part, and why
   OpenTrunk,     // the connection carries channels (control/trunk.hpp)
+  JoinJob,       // a process comes to the launcher's job server (control/elastic/messages.hpp)
   // answers to them
   Accepted,
   Refused,
@@ -53,6 +55,13 @@ enum class Kind : uint8_t {
   OpenChannel,
   Carried,
   CloseChannel,
+  // job server → process, and back
+  JobWelcome,
+  MakeId,
+  Generation,
+  JobNotice,
+  MemberReady,
+  MadeId,
   // both ways
   Fail,
   BoardAsk,
@@ -81,6 +90,12 @@ struct Member {
     v.text(m.unix_name, kMaxName);
     v.text(m.info, kMaxInfo);
   }
+};
+
+/// Who may take which place of a communicator that is made.
+struct Places {
+  Rank ranks = 0;               ///< 0: those who register decide
+  std::map<Rank, Member> kept;  ///< for ranks of these processes
 };
 
 struct Register {

@@ -31,6 +31,19 @@ std::string RendezvousServer::called(const Register& request) const {
   return describe_rank(name_of(request.rank, names_), request.me);
 }
 
+/// In a communicator that grows, the ranks that stay have the places that they had.
+void RendezvousServer::check_place(const Register& r) const {
+  const auto kept = kept_places_.find(r.rank);
+  if (kept == kept_places_.end() || same_process(kept->second, r.me)) return;
+  std::vector<Rank> open;
+  for (Rank rank = 0; rank < size_; ++rank) {
+    if (kept_places_.count(rank) == 0) open.push_back(rank);
+  }
+  throw_error(Code::InvalidArgument,
+              "rank {} of the communicator that grows stays {}; {} is new and takes another place: {}", r.rank,
+              describe_process(kept->second), describe_process(r.me), list_ranks(open));
+}
+
 void RendezvousServer::check_request(const Register& r) const {
   const std::string who = called(r);
   if (r.version != version()) {
@@ -46,6 +59,7 @@ void RendezvousServer::check_request(const Register& r) const {
     throw_error(Code::InvalidArgument, "{} was told that there are {} ranks, the others that there are {}", who,
                 r.ranks, size_);
   }
+  check_place(r);
   const auto taken = [&](const Member& member) {
     throw_error(Code::InvalidArgument, "rank {} is taken by {}; {} claims it too: give every process a rank of its own",
                 name_of(r.rank, names_), describe_process(member), describe_process(r.me));
@@ -60,7 +74,12 @@ void RendezvousServer::admit(Register request, const std::function<std::shared_p
   ++received_;
   if (refusal_) count_informed(request.rank);
   if (names_.empty()) names_ = request.names;
-  check_request(request);
+  try {
+    check_request(request);
+  } catch (...) {
+    if (!kept_places_.empty() && request.rank >= 0 && request.rank < size_) ++refused_claims_[request.rank];
+    throw;
+  }
   busy_ = true;
   const auto applicant = std::make_shared<Applicant>();
   applicant->request = std::move(request);
@@ -164,6 +183,10 @@ void RendezvousServer::check_applicants(double limit, bool stalled) {
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
   count_informed(withdrawal.rank);
   if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and no rank waits for it
+  if (const auto refused = refused_claims_.find(withdrawal.rank); refused != refused_claims_.end()) {
+    if (--refused->second == 0) refused_claims_.erase(refused);
+    return;  // likewise
+  }
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 

@@ -36,11 +36,14 @@ std::string compare_counts(Rank from, uint64_t sent, Rank to, uint64_t received)
 
 }  // namespace
 
-RendezvousServer::RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks)
+RendezvousServer::RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks,
+                                   Places places)
     : control_(control),
       name_(std::move(name)),
       trunks_(std::move(trunks)),
-      incomplete_(trunks_ == nullptr ? nullptr : trunks_->begin_server()) {}
+      incomplete_(trunks_ == nullptr ? nullptr : trunks_->begin_server()),
+      kept_places_(std::move(places.kept)),
+      size_(places.ranks) {}
 RendezvousServer::~RendezvousServer() = default;
 
 void RendezvousServer::on_frame(Rank from, std::string_view body) {

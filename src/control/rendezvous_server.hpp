@@ -33,7 +33,8 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
  public:
   /// Of the communicator with this public name. `trunks`: those over which the ranks of a split register; null if
   /// every rank has a connection of its own.
-  RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks = nullptr);
+  RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks = nullptr,
+                   Places places = {});
   ~RendezvousServer();
 
   const std::shared_ptr<Trunks>& trunks() const { return trunks_; }
@@ -90,6 +91,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
 
   // gathering (rendezvous_gather.cpp)
   void check_request(const Register& request) const;
+  void check_place(const Register& request) const;
   std::string called(const Register& request) const;
   void fix_size(Rank ranks);
   void begin();
@@ -155,8 +157,10 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
   std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
-  Rank size_ = 0;                           // 0: not decided yet
-  std::vector<Rank> names_;                 // of the ranks, in messages, until the communicator is made
+  const std::map<Rank, Member> kept_places_;
+  std::map<Rank, uint32_t> refused_claims_;  // to places of a communicator that grows
+  Rank size_ = 0;                            // 0: not decided yet
+  std::vector<Rank> names_;                  // of the ranks, in messages, until the communicator is made
   std::optional<Refused> refusal_;
   std::set<Rank> informed_;  // ranks that have been told of the refusal
   std::atomic<size_t> informed_count_{0};

@@ -40,6 +40,7 @@ struct Stall {
   std::vector<pid_t> threads;    ///< of the call, beside the calling one
   bool engines = false;          ///< the call uses engines: acknowledgements may be under way
   uint64_t call = 0;             ///< of a device: the number of the call
+  bool has_left = false;         ///< the peer has left without what is waited for, which will not come
 };
 
 /// Calls that a device's copy engines run have numbers of their own, from 1, with this bit.
@@ -68,6 +69,8 @@ class Observer {
   virtual Status failed() = 0;
   /// Is this peer known to have died?
   virtual bool lost(Rank peer) const = 0;
+  /// Has it left the communicator?
+  virtual bool left(Rank peer) const { return (void)peer, false; }
 };
 
 }  // namespace tutti::exec

@@ -110,6 +110,12 @@ void SharedMemory::release(void* memory) {
   generation_.fetch_add(1, std::memory_order_release);
 }
 
+uint64_t SharedMemory::bytes_of(const void* memory) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(reinterpret_cast<uintptr_t>(memory));
+  return found == regions_.end() ? 0 : found->second.bytes;
+}
+
 SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
   if (generation() == kFirstGeneration) return {};
   const auto address = reinterpret_cast<uintptr_t>(data);

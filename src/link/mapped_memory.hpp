@@ -47,6 +47,8 @@ class SharedMemory final : public Regions {
   void release(void* memory);
 
   SharedRegion find(const void* data, uint64_t bytes) const override;
+  /// Bytes of the block that `allocate` has returned; 0 if that is none.
+  uint64_t bytes_of(const void* memory) const;
   /// Replaces the pages [begin, end) of one region by new, zeroed pages that no peer can map. A peer that has the
   /// region mapped keeps the old pages, and its stores are not seen here. No other page is touched. False if the system
   /// refuses.

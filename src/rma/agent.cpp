@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/per_process.hpp"
 #include "base/socket.hpp"
+#include "link/mapped_memory.hpp"
 
 namespace tutti::rma {
 namespace {
@@ -26,6 +28,15 @@ constexpr uint64_t kWord = sizeof(uint64_t);
 
 bool is_within(uint64_t offset, uint64_t bytes, uint64_t all) { return offset <= all && bytes <= all - offset; }
 
+/// The pages of these bytes are there: the program has not unmapped them. (Memory that it has freed and that is mapped
+/// still, or again, looks the same.)
+bool is_mapped(const std::byte* memory, uint64_t bytes) {
+  if (bytes == 0) return true;
+  const auto begin = reinterpret_cast<uintptr_t>(memory) / link::page_bytes() * link::page_bytes();
+  const auto end = reinterpret_cast<uintptr_t>(memory) + bytes;
+  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 }  // namespace
 
 /// One rank's stream. Requests are carried out in order.
@@ -33,6 +44,9 @@ class Agent::Client {
  public:
   Client(Fd stream, Rank from, std::shared_ptr<Target> target)
       : stream_(std::move(stream)), from_(from), target_(std::move(target)) {}
+  ~Client() { target_->end(from_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
 
   int fd() const { return stream_.get(); }
   short events() const { return is_sending() ? POLLOUT : POLLIN; }
@@ -82,7 +96,7 @@ class Agent::Client {
         return true;
       case Request::What::Signal:
         if (request_.operand >= kSignals) return false;
-        request_.bytes = 0;
+        request_.offset = request_.bytes = 0;
         note(look([&](const Target::Exposed& part) {
           std::atomic<uint64_t>& arrived = part.signals[from_].arrived[request_.operand];
           arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -116,13 +130,19 @@ class Agent::Client {
     return aligned;
   }
 
-  /// Calls use(part) if the part has the request's bytes.
+  /// Calls use(part) if the part has the request's bytes, and they are there.
   template <class Use>
   Outcome look(Use&& use) {
     Outcome outcome = Outcome::NoWindow;
     target_->with(request_.window, [&](const Target::Exposed& part) {
-      outcome = is_within(request_.offset, request_.bytes, part.bytes) ? Outcome::Done : Outcome::OutOfRange;
-      if (outcome == Outcome::Done) use(part);
+      if (!is_within(request_.offset, request_.bytes, part.bytes)) {
+        outcome = Outcome::OutOfRange;
+      } else if (!is_mapped(part.memory + request_.offset, request_.bytes)) {
+        outcome = Outcome::Unmapped;
+      } else {
+        outcome = Outcome::Done;
+        use(part);
+      }
     });
     return outcome;
   }

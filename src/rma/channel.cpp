@@ -1,54 +1,117 @@
 #include "rma/channel.hpp"
 
-#include <string_view>
+#include <poll.h>
+
+#include <algorithm>
+#include <thread>
 
 #include "base/format.hpp"
+#include "base/socket.hpp"
 #include "rma/target.hpp"
 
 namespace tutti::rma {
 namespace {
 
+constexpr double kLook = 50e-3;      // seconds between two looks at what ends a wait
+constexpr double kReasonWithin = 2;  // … in which it becomes known that a peer whose stream has ended has left
+
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+[[noreturn]] void refuse_left(Rank peer) { throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer); }
+
+/// The peer has left, or its stream's end has another reason, which may be known a moment later.
+bool leaves(Rank peer, const Ends& ends) {
+  const Deadline deadline = Deadline::in(kReasonWithin);
+  while (!ends.has_left(peer)) {
+    if (ends.stop.load(std::memory_order_acquire) != 0 || deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// Runs work(); its error names the peer.
+template <class Work>
+auto named(Rank peer, const Ends& ends, Work&& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.code() == Code::InvalidUsage) throw;  // it has left
+    if (error.code() == Code::PeerFailed && leaves(peer, ends)) refuse_left(peer);
+    throw_error(error.code(), "requests to rank {}: {}", peer, error.what());
+  }
+}
+
 }  // namespace
 
-Channel::Channel(transports::Wireup& wireup, Rank peer, const std::atomic<uint32_t>& stop, Deadline deadline)
-    : peer_(peer), stop_(stop), stream_(wireup.open_stream(peer, kStreamLabel, deadline)) {}
+Channel::Channel(transports::Wireup& wireup, Rank peer, const Ends& ends, Deadline deadline)
+    : peer_(peer),
+      ends_(ends),
+      stream_(named(peer, ends, [&] { return wireup.open_stream(peer, kStreamLabel, deadline); })) {}
 
-void Channel::rethrow(const Error& error) const {
-  throw_error(error.code(), "requests to rank {}: {}", peer_, error.what());
-}
-
-void Channel::send(const Request& request, std::span<const std::byte> bytes, Deadline deadline) try {
-  const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
-  const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
-  if (sent < 0) throw Error(Code::PeerFailed, "the stream has ended");
-  const auto done = static_cast<size_t>(sent);
-  if (done < head.size()) send_all(stream_.get(), head.substr(done), until(deadline));
-  const size_t of_bytes = done > head.size() ? done - head.size() : 0;
-  if (of_bytes < bytes.size()) send_all(stream_.get(), text_of(bytes.subspan(of_bytes)), until(deadline));
-} catch (const Error& error) {
-  rethrow(error);
-}
-
-Reply Channel::receive(std::span<std::byte> into, Deadline deadline) try {
-  Reply reply;
-  recv_all(stream_.get(), &reply, sizeof reply, until(deadline));
-  if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::OutOfRange) {
-    throw Error(Code::ProtocolError, "an invalid answer");
+/// Until the stream can go on.
+void Channel::await(short events, Deadline deadline) const {
+  for (;;) {
+    pollfd entry{stream_.get(), events, 0};
+    if (::poll(&entry, 1, deadline.poll_ms(static_cast<int>(kLook * 1e3))) > 0) return;
+    if (ends_.stop.load(std::memory_order_relaxed) != 0) throw Error(Code::Aborted, "stopped");
+    if (ends_.has_left(peer_)) refuse_left(peer_);
+    if (deadline.passed()) throw Error(Code::Timeout, "the other end did not answer in time");
   }
-  if (reply.outcome == Reply::Outcome::Done) recv_all(stream_.get(), into.data(), into.size(), until(deadline));
-  return reply;
-} catch (const Error& error) {
-  rethrow(error);
+}
+
+void Channel::send_rest(std::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ptrdiff_t sent = send_now(stream_.get(), bytes);
+    if (sent < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    if (sent == 0) await(POLLOUT, deadline);
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+void Channel::receive_all(std::span<std::byte> into, Deadline deadline) {
+  while (!into.empty()) {
+    const ptrdiff_t got = recv_now(stream_.get(), into.data(), into.size());
+    if (got < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    if (got == 0) await(POLLIN, deadline);
+    into = into.subspan(static_cast<size_t>(got));
+  }
+}
+
+void Channel::send(const Request& request, std::span<const std::byte> bytes, Deadline deadline) {
+  named(peer_, ends_, [&] {
+    const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
+    const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
+    if (sent < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    const auto done = static_cast<size_t>(sent);
+    if (done < head.size()) send_rest(head.substr(done), deadline);
+    const size_t of_bytes = done > head.size() ? done - head.size() : 0;
+    send_rest(text_of(bytes.subspan(of_bytes)), deadline);
+  });
+}
+
+Reply Channel::receive(std::span<std::byte> into, Deadline deadline) {
+  return named(peer_, ends_, [&] {
+    Reply reply;
+    receive_all(std::as_writable_bytes(std::span(&reply, 1)), deadline);
+    if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Unmapped) {
+      throw Error(Code::ProtocolError, "an invalid answer");
+    }
+    if (reply.outcome == Reply::Outcome::Done) receive_all(into, deadline);
+    return reply;
+  });
 }
 
 Channel& Channels::to(Rank peer, Deadline deadline) {
-  std::unique_ptr<Channel>& channel = open_[peer];
-  if (channel == nullptr) channel = std::make_unique<Channel>(wireup_, peer, stop_, deadline);
+  check_not_left(peer);
+  std::unique_ptr<Channel>& channel = open_[static_cast<size_t>(peer)];
+  if (channel == nullptr) channel = std::make_unique<Channel>(wireup_, peer, ends_, deadline);
   return *channel;
+}
+
+void Channels::check_not_left(Rank peer) const {
+  if (ends_.has_left(peer)) refuse_left(peer);
 }
 
 }  // namespace tutti::rma

@@ -8,6 +8,13 @@ namespace tutti::rma {
 
 inline constexpr uint32_t kSignals = 8;  ///< that a rank can send each other rank in a window, counted apart
 
+/// Why a part may not be used any more.
+enum class Closed : uint32_t {
+  No = 0,
+  Deregistered,
+  Left,  ///< its rank has left the communicator
+};
+
 /// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by
 /// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests. Processors fetch
 /// lines in pairs: beside the signals, which the owner polls, there is nothing that the other one writes.
@@ -15,7 +22,7 @@ struct SignalLine {
   alignas(128) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
   alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
   alignas(128) std::atomic<uint32_t> reaches;            ///< it does so by loads and stores
-  std::atomic<uint32_t> closed;                          ///< the part may not be used any more
+  std::atomic<Closed> closed;                            ///< the part may not be used any more
 };
 
 /// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which
@@ -24,16 +31,17 @@ class Use {
  public:
   explicit Use(SignalLine& line) : line_(line) {
     line_.busy.store(1, std::memory_order_seq_cst);
-    allowed_ = line_.closed.load(std::memory_order_seq_cst) == 0;
+    closed_ = line_.closed.load(std::memory_order_seq_cst);
   }
   ~Use() { line_.busy.store(0, std::memory_order_release); }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  bool allowed() const { return allowed_; }
+  bool allowed() const { return closed_ == Closed::No; }
+  Closed closed() const { return closed_; }
 
  private:
   SignalLine& line_;
-  bool allowed_ = false;
+  Closed closed_ = Closed::No;
 };
 
 /// A rank's part of a window.
@@ -44,7 +52,7 @@ struct Part {
   uint64_t bytes = 0;
   uint64_t memory = 0;              ///< its address in its process: atomic steps need a multiple of 8
   uint64_t region = 0, offset = 0;  ///< where the memory lies in SharedMemory; region 0: peers cannot map it
-  uint64_t signal_region = 0;       ///< that of the signals, which begin there
+  uint64_t signal_region = 0;       ///< that of the signals, which begin there; 0: peers cannot map the part
   bool operator==(const Part&) const = default;
 };
 
@@ -63,7 +71,12 @@ struct Request {
 
 /// The answer to Get, whose bytes follow, Add, CompareSwap and Flush.
 struct Reply {
-  enum class Outcome : uint32_t { Done, NoWindow, OutOfRange };
+  enum class Outcome : uint32_t {
+    Done,
+    NoWindow,
+    OutOfRange,
+    Unmapped,  ///< the program has freed the memory before it deregistered the window
+  };
   uint32_t magic = Request::kMagic;
   Outcome outcome = Outcome::Done;  ///< of this request; of Flush, of those without an answer since the last one
   uint64_t value = 0;               ///< before Add and CompareSwap

@@ -10,7 +10,6 @@ namespace tutti::rma {
 
 std::shared_ptr<Target> Target::open(transports::Wireup& wireup) {
   const std::shared_ptr<Target> target(new Target);
-  target->wireup_ = &wireup;
   const std::weak_ptr<Target> weak = target;
   wireup.serve(kMapService, [weak](Rank, const std::string& request) {
     const auto self = weak.lock();
@@ -22,9 +21,8 @@ std::shared_ptr<Target> Target::open(transports::Wireup& wireup) {
   return target;
 }
 
+/// Its services stay: a slower rank, which maps this one's part while this one leaves already, is to get an answer.
 void Target::close() {
-  wireup_->receive_streams(kStreamLabel, nullptr);
-  wireup_->serve(kMapService, nullptr);
   const std::lock_guard lock(mutex_);
   parts_.clear();
   closed_ = true;
@@ -35,6 +33,16 @@ bool Target::admit(Rank rank) {
   if (closed_ || !admitted_.insert(rank).second) return false;
   served_.store(true, std::memory_order_release);
   return true;
+}
+
+void Target::end(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  ended_.insert(rank);
+}
+
+bool Target::has_ended(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  return ended_.contains(rank);
 }
 
 void Target::expose(uint64_t window, const Exposed& part) {

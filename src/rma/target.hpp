@@ -25,7 +25,7 @@ class Target : public std::enable_shared_from_this<Target> {
     uint64_t region = 0, signal_region = 0;  ///< of SharedMemory, that peers may map
   };
 
-  /// Its requests come over `wireup`, which must outlive close().
+  /// Its requests come over `wireup`.
   static std::shared_ptr<Target> open(transports::Wireup& wireup);
   /// No request is carried out any more.
   void close();
@@ -43,10 +43,14 @@ class Target : public std::enable_shared_from_this<Target> {
     if (!is_served()) return;
     const std::lock_guard lock(mutex_);
   }
+  /// That rank's stream has ended: all that it has asked for has been carried out.
+  bool has_ended(Rank rank);
 
   // ---- for the agent
   /// A stream of that rank begins. False: it has one already, or there is nothing to serve any more.
   bool admit(Rank rank);
+  /// Its stream has ended.
+  void end(Rank rank);
   /// Calls work(part) while the part is sure to stay; false if there is no such window (any more).
   template <class Work>
   bool with(uint64_t window, Work&& work) {
@@ -61,10 +65,9 @@ class Target : public std::enable_shared_from_this<Target> {
   Target() = default;
   transports::Wireup::Reply answer(const std::string& request);
 
-  transports::Wireup* wireup_ = nullptr;
   std::mutex mutex_;
   std::map<uint64_t, Exposed> parts_;
-  std::set<Rank> admitted_;
+  std::set<Rank> admitted_, ended_;
   std::atomic<bool> served_{false};  // some rank was admitted
   bool closed_ = false;
 };

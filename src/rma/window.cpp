@@ -61,12 +61,30 @@ std::shared_ptr<OwnPart> OwnPart::find(const PartName& name) {
   return found == parts.all.end() ? nullptr : found->second.lock();
 }
 
+std::optional<PartName> OwnPart::within(const void* memory, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  Parts& parts = Parts::of_this_process();
+  std::vector<std::shared_ptr<OwnPart>> held;  // the last holder's end takes the lock
+  const std::lock_guard lock(parts.mutex);
+  for (const auto& [name, weak] : parts.all) {
+    const std::shared_ptr<OwnPart>& part = held.emplace_back(weak.lock());
+    if (part == nullptr || part->is_closed()) continue;
+    const uint64_t from = part->part_.memory;
+    if (from < begin + bytes && begin < from + part->part_.bytes) return name;
+  }
+  return std::nullopt;
+}
+
 OwnPart::OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks)
     : name_(std::move(name)), memory_(static_cast<std::byte*>(memory)), ranks_(ranks), signals_(make_signals(ranks)) {
   part_ = {.bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory)};
   const SharedMemory& shared = SharedMemory::of_this_process();
-  const link::SharedRegion region = shared.find(memory, bytes);
   const link::SharedRegion signals = shared.find(signals_, static_cast<uint64_t>(ranks) * sizeof(SignalLine));
+  if (bytes == 0) {  // there is nothing else to map
+    part_.signal_region = signals.id;
+    return;
+  }
+  const link::SharedRegion region = shared.find(memory, bytes);
   if (region.id == 0 || signals.id == 0) return;
   part_.region = region.id;
   part_.offset = static_cast<uint64_t>(memory_ - reinterpret_cast<const std::byte*>(region.base));
@@ -95,8 +113,10 @@ bool OwnPart::is_busy() const {
                      [](const SignalLine& line) { return line.busy.load(std::memory_order_seq_cst) != 0; });
 }
 
-bool OwnPart::close() {
-  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) line->closed.store(1, std::memory_order_seq_cst);
+bool OwnPart::close(Closed why) {
+  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) {
+    line->closed.store(why, std::memory_order_seq_cst);
+  }
   const Deadline grace = Deadline::in(kGrace);
   while (is_busy() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   return !is_busy() || cut_off();
@@ -132,25 +152,25 @@ void Window::reach(Rank rank, Deadline deadline) {
   const transports::ProcessId &here = wireup_.process_id(wireup_.rank()), &there = wireup_.process_id(rank);
   if (here == there) {
     peer.here = OwnPart::find({wireup_.name(), rank, number_});
-    if (peer.here == nullptr) throw_error(Code::InvalidUsage, "rank {} has deregistered the window", rank);
+    if (peer.here == nullptr) refuse(rank, Closed::Deregistered);
     peer.memory = peer.here->memory();
     peer.line = &peer.here->from(wireup_.rank());
     return peer.line->reaches.store(1, std::memory_order_release);
   }
-  if (here.host != there.host || part.region == 0 || part.signal_region == 0) return;
+  if (here.host != there.host || part.signal_region == 0) return;
   try {
-    peer.memory_file = map(rank, part.region, deadline);
+    if (part.bytes > 0) peer.memory_file = map(rank, part.region, deadline);
     peer.signal_file = map(rank, part.signal_region, deadline);
   } catch (const Error& error) {
     log_info("window: rank {}'s part cannot be mapped, so requests are sent to it: {}", rank, error.what());
     return;
   }
   const uint64_t lines = static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine);
-  const uint64_t room = peer.memory_file.bytes();
+  const uint64_t room = part.bytes > 0 ? peer.memory_file.bytes() : part.offset;
   if (part.offset > room || part.bytes > room - part.offset || peer.signal_file.bytes() < lines) {
     throw_error(Code::ProtocolError, "rank {}'s part of the window does not lie in the memory that it gave", rank);
   }
-  peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
+  if (part.bytes > 0) peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
   peer.line = reinterpret_cast<SignalLine*>(peer.signal_file.base()) + wireup_.rank();
   peer.line->reaches.store(1, std::memory_order_release);
 }
@@ -171,20 +191,36 @@ link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
 void Window::check(Rank peer, uint64_t offset, uint64_t bytes) const {
   const uint64_t all = parts_[peer].bytes;
   if (offset <= all && bytes <= all - offset) return;
-  throw_error(Code::InvalidArgument, "{} bytes at offset {} do not lie in rank {}'s part of the window, of {} bytes",
-              bytes, offset, peer, all);
+  throw_error(Code::InvalidArgument,
+              "{} bytes at offset {} do not lie in rank {}'s part, of {} bytes, of the window of call {}", bytes,
+              offset, peer, all, number_);
 }
 
 /// The same for an atomic step.
 void Window::check_word(Rank peer, uint64_t offset) const {
   check(peer, offset, sizeof(uint64_t));
   if ((parts_[peer].memory + offset) % sizeof(uint64_t) == 0) return;
-  throw_error(Code::InvalidArgument, "the 8 bytes at offset {} of rank {}'s part do not lie at a multiple of 8", offset,
-              peer);
+  throw_error(Code::InvalidArgument,
+              "the 8 bytes at offset {} of rank {}'s part of the window of call {} do not lie at a multiple of 8",
+              offset, peer, number_);
 }
 
+void Window::refuse(Rank peer, Closed why) const {
+  if (why == Closed::Left) throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer);
+  throw_error(Code::InvalidUsage, "rank {} has deregistered the window of call {}", peer, number_);
+}
+
+void Window::check_open(Rank peer) const {
+  const SignalLine* const line = peers_[peer].line;
+  if (line == nullptr) return channels_.check_not_left(peer);
+  const Closed closed = line->closed.load(std::memory_order_acquire);
+  if (closed != Closed::No) refuse(peer, closed);
+}
+
+/// Of a part that could not be used, though its bytes are right: if loads and stores reach it, it is closed.
 void Window::refuse_if_closed(Rank peer) const {
-  if (peers_[peer].line != nullptr) throw_error(Code::InvalidUsage, "rank {} has deregistered the window", peer);
+  const SignalLine* const line = peers_[peer].line;
+  if (line != nullptr) refuse(peer, line->closed.load(std::memory_order_acquire));
 }
 
 Request Window::request(Request::What what) const { return {.what = what, .window = number_}; }
@@ -192,8 +228,9 @@ Request Window::request(Request::What what) const { return {.what = what, .windo
 /// A request without an answer.
 void Window::tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit) {
   const Deadline deadline = Deadline::in(limit);
-  peers_[peer].is_dirty = true;
-  channels_.to(peer, deadline).send(request, bytes, deadline);
+  Channel& channel = channels_.to(peer, deadline);
+  channel.is_dirty = true;
+  channel.send(request, bytes, deadline);
 }
 
 /// The answer's value.
@@ -206,11 +243,16 @@ uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> int
     case Reply::Outcome::Done:
       return reply.value;
     case Reply::Outcome::NoWindow:
-      throw_error(Code::InvalidUsage, "rank {} has deregistered the window", peer);
+      channels_.check_not_left(peer);
+      refuse(peer, Closed::Deregistered);
+    case Reply::Outcome::Unmapped:
+      throw_error(Code::InvalidUsage, "rank {} has freed its part of the window of call {} before it deregistered it",
+                  peer, number_);
     case Reply::Outcome::OutOfRange:
       break;
   }
-  throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window", peer);
+  throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window of call {}",
+              peer, number_);
 }
 
 void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, double limit) {
@@ -235,6 +277,11 @@ void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, double l
 
 void Window::signal(Rank rank, uint32_t signal, double limit) {
   if (try_signal(rank, signal)) return;
+  if (peers_[rank].line != nullptr) {
+    flush(rank, limit);  // what was put into other windows comes first
+    check_open(rank);
+    return peers_[rank].store_signal(signal);
+  }
   Request request = this->request(Request::What::Signal);
   request.operand = signal;
   tell(rank, request, {}, limit);
@@ -264,9 +311,9 @@ uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, ui
 }
 
 void Window::flush(Rank rank, double limit) {
-  if (try_flush(rank)) return;
+  if (!channels_.is_dirty(rank)) return;  // what loads and stores have done is in place
   ask(rank, request(Request::What::Flush), {}, limit);
-  peers_[rank].is_dirty = false;
+  channels_.to(rank, Deadline::in(limit)).is_dirty = false;
 }
 
 }  // namespace tutti::rma

@@ -3,7 +3,9 @@
 //
 // Order: what a rank puts into another rank's part lies there when a signal of it that follows has arrived: the signal
 // is counted by a store-release, and await() reads the count by a load-acquire. Puts without a signal between them may
-// arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush().
+// arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush(). That holds
+// of all windows of a communicator together: requests to a rank go over one stream, and a signal that is stored waits
+// until those before it are carried out.
 #pragma once
 
 #include <array>
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -41,6 +44,8 @@ class OwnPart {
   OwnPart(const OwnPart&) = delete;
   OwnPart& operator=(const OwnPart&) = delete;
 
+  /// Does a part of this process have some of these bytes? Its name.
+  static std::optional<PartName> within(const void* memory, uint64_t bytes);
   const Part& part() const { return part_; }
   Target::Exposed exposed() const;
   std::byte* memory() const { return memory_; }
@@ -48,11 +53,12 @@ class OwnPart {
   /// When it returns, nobody uses the part by loads and stores: uses that have begun have ended. A process of this host
   /// that is in the middle of one for longer than a moment, since it is stopped, has pages of its own from then on, and
   /// these have the content of before. False if the system refuses that, or the part shares pages with other data.
-  bool close();
+  bool close(Closed why = Closed::Deregistered);
 
  private:
   OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks);
   bool is_busy() const;
+  bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();
 
   const PartName name_;
@@ -62,8 +68,9 @@ class OwnPart {
   Part part_;
 };
 
-/// One thread at a time makes calls. Those that reach over streams throw what Channel's functions throw; and Error
-/// (InvalidArgument) where the bytes do not lie in the peer's part, or the peer says that there is no such window.
+/// One thread at a time makes calls. Those that reach over streams throw what Channel's functions throw. All throw
+/// Error(InvalidArgument) where the bytes do not lie in the peer's part, and Error(InvalidUsage) where the peer has
+/// deregistered the window, freed its memory, or left.
 class Window {
  public:
   /// `parts`: by rank. Maps those of this host's other processes that can be mapped: for the others requests are sent.
@@ -75,6 +82,8 @@ class Window {
   uint64_t bytes(Rank peer) const { return parts_[peer].bytes; }
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
   std::byte* address(Rank peer) const { return peers_[peer].memory; }
+  /// Do calls wait for answers, or for room on a stream, or may they?
+  bool asks(Rank peer) const { return peers_[peer].line == nullptr || channels_.is_dirty(peer); }
 
   /// `limit`: seconds that a request may take. put() returns when the source may be changed.
   void put(std::span<const std::byte> source, Rank peer, uint64_t offset, double limit);
@@ -83,7 +92,10 @@ class Window {
   /// Of 8 bytes at a multiple of 8; sequentially consistent. Return what was there before.
   uint64_t add(uint64_t operand, Rank peer, uint64_t offset, double limit);
   uint64_t compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, double limit);
+  /// Also what was put into other windows of the communicator.
   void flush(Rank peer, double limit);
+  /// Throws Error(InvalidUsage) if the peer is known to have no part any more.
+  void check_open(Rank peer) const;
 
   // The same where loads and stores reach the peer's part. False: nothing was done, and the functions above do it, or
   // say why it cannot be done.
@@ -94,9 +106,14 @@ class Window {
     return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); });
   }
   bool try_signal(Rank peer, uint32_t signal) {
-    Peer& to = peers_[peer];
-    if (to.line == nullptr) return false;
-    to.line->arrived[signal].store(++to.sent[signal], std::memory_order_release);  // also when the part is closed
+    if (!is_at_hand(peer)) return false;
+    peers_[peer].store_signal(signal);  // its memory stays, also when the part is closed
+    return true;
+  }
+  [[gnu::always_inline]] bool try_put_signal(std::span<const std::byte> source, Rank peer, uint64_t offset,
+                                             uint32_t signal) {
+    if (!is_at_hand(peer) || !try_put(source, peer, offset)) return false;
+    peers_[peer].store_signal(signal);
     return true;
   }
   bool try_add(uint64_t operand, Rank peer, uint64_t offset, uint64_t& before) {
@@ -106,7 +123,7 @@ class Window {
     before = expected;
     return use_word(peer, offset, [&](auto word) { word.compare_exchange_strong(before, desired); });
   }
-  bool try_flush(Rank peer) const { return !peers_[peer].is_dirty; }  // what loads and stores have done is in place
+  bool try_flush(Rank peer) const { return is_at_hand(peer); }  // what loads and stores have done is in place
 
  private:
   struct Peer {
@@ -116,14 +133,21 @@ class Window {
     std::shared_ptr<OwnPart> here;  // of a rank in this process
     link::Segment memory_file, signal_file;
     std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
-    bool is_dirty = false;                  // has had requests without an answer since the last flush
+
+    void store_signal(uint32_t signal) { line->arrived[signal].store(++sent[signal], std::memory_order_release); }
   };
   void reach(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
+  [[noreturn]] void refuse(Rank peer, Closed why) const;
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
+  /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to it over a stream.
+  bool is_at_hand(Rank rank) const {
+    const SignalLine* const line = peers_[rank].line;
+    return line != nullptr && line->closed.load(std::memory_order_acquire) == Closed::No && !channels_.is_dirty(rank);
+  }
   /// work(memory), unless the part is not reached, is closed, or has no such bytes.
   template <class Work>
   [[gnu::always_inline]] bool use_bytes(Rank rank, uint64_t offset, uint64_t bytes, Work&& work) {
@@ -136,11 +160,10 @@ class Window {
   /// work(word), likewise. The peer, and others, read and write it meanwhile.
   template <class Work>
   bool use_word(Rank rank, uint64_t offset, Work&& work) {
-    if (reinterpret_cast<uintptr_t>(peers_[rank].memory + offset) % sizeof(uint64_t) != 0) return false;
+    if ((reinterpret_cast<uintptr_t>(peers_[rank].memory) + offset) % sizeof(uint64_t) != 0) return false;
     return use_bytes(rank, offset, sizeof(uint64_t),
                      [&](std::byte* at) { work(std::atomic_ref(*reinterpret_cast<uint64_t*>(at))); });
   }
-  /// It could not be used, though loads and stores reach it.
   void refuse_if_closed(Rank peer) const;
   Request request(Request::What what) const;
   void tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit);

@@ -15,7 +15,8 @@ namespace {
 void write(std::string& out, const char* kind, const Event& event, const TracedCall& call) {
   const auto to = std::back_inserter(out);
   fmt::format_to(to, R"(["{}",{},{},"{}",{})", kind, event.at, call.number, call.text, call.bytes);
-  if (call.peer != kNoRank) fmt::format_to(to, R"(,{},"{}")", call.peer, call.sends ? "to" : "from");
+  const char* const direction = call.one_sided ? "on" : call.sends ? "to" : "from";
+  if (call.one_sided || call.peer != kNoRank) fmt::format_to(to, R"(,{},"{}")", call.peer, direction);
   out += ']';
 }
 

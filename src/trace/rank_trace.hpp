@@ -14,11 +14,12 @@ inline constexpr int kTraceFormat = 1;  ///< of to_json(); docs/watching.md has 
 
 /// A call, from the event of its beginning.
 struct TracedCall {
-  uint64_t number = 0;  ///< of collectives on the communicator; of transfers to, or from, the peer
-  std::string text;     ///< "barrier()"
-  uint64_t bytes = 0;   ///< of its count
-  Rank peer = kNoRank;  ///< of a transfer
-  bool sends = false;   ///< it is a send
+  uint64_t number = 0;     ///< of collectives on the communicator; of transfers to, or from, the peer
+  std::string text;        ///< "barrier()"
+  uint64_t bytes = 0;      ///< of its count
+  Rank peer = kNoRank;     ///< of a transfer, or of a call on a window
+  bool sends = false;      ///< it is a send
+  bool one_sided = false;  ///< it is a call on a window; `number` is of those of the rank
 };
 
 struct RankTrace {

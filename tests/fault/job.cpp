@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fault/script.hpp"
+#include "support/id_text.hpp"
 #include "support/watchdog.hpp"
 #include "tutti/tutti.h"
 
@@ -15,21 +16,9 @@ namespace tutti::fault {
 namespace {
 
 using test::Child;
+using test::hex_of;
+using test::id_from;
 using test::Line;
-
-std::string hex_of(const tuttiUniqueId& id) {
-  std::string text;
-  for (const unsigned char byte : id.bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-tuttiUniqueId id_from(const std::string& hex) {
-  tuttiUniqueId id;
-  for (size_t i = 0; i < sizeof id.bytes; ++i) {
-    id.bytes[i] = static_cast<unsigned char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  }
-  return id;
-}
 
 }  // namespace
 

@@ -10,8 +10,8 @@
 // `send COUNT TYPE PEER`, `recv COUNT TYPE PEER`, `start` and `end` of a group, `destroy`, `repeat LINE` (again and
 // again until it fails), `exit` and `kill` (the process ends at once), `wait` (until the test says `go`), `fill` (all
 // outputs so far get a pattern), `intact` (fails where an output has not kept it); `window COUNT` (an output of so many
-// i64 becomes this rank's part of a window), and on that `put COUNT PEER`, `put_signal COUNT PEER`, `signal PEER`,
-// `wait_signal PEER`, `flush PEER`, `deregister`.
+// i64 becomes this rank's part of a window; `window_null COUNT`: NULL does), and on that `put COUNT PEER`,
+// `put_signal COUNT PEER`, `signal PEER`, `wait_signal PEER`, `flush PEER`, `deregister`.
 #pragma once
 
 #include <deque>

@@ -199,6 +199,10 @@ class Player {
     int peer = 0;
     if (name == "deregister") return tuttiWindowDeregister(window_);
     if (name == "window" || name.starts_with("put")) words >> count;
+    if (name == "window_null") {
+      words >> count;
+      return tuttiWindowRegister(comms_[current_], nullptr, count * 8, &window_);
+    }
     if (name == "window") {
       return tuttiWindowRegister(comms_[current_], buffer(true, count, mapped), count * 8, &window_);
     }

@@ -81,7 +81,7 @@ TEST(Shrink, RefusesRanksThatCannotBeExcluded) {
     refused({2}, "excluded rank 2: ranks are 0 to 1");
     refused({-1}, "excluded rank -1");
     refused({other, other}, "excluded twice");
-    refused({rank}, "excludes itself");
+    refused({rank}, "names itself as excluded");
     tuttiComm_t shrunk = nullptr;
     EXPECT_EQ(tuttiCommShrink(comm, nullptr, 1, &shrunk), tuttiInvalidArgument);
     EXPECT_EQ(tuttiCommShrink(comm, &other, 1, nullptr), tuttiInvalidArgument);

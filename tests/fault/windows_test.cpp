@@ -63,6 +63,48 @@ TEST_P(WindowOf, AnotherCallInPlaceOfARegistrationIsAMismatch) {
   }
 }
 
+TEST_P(WindowOf, ARankThatCannotTakePartMakesAllRefuseARegistrationAtOnce) {
+  const auto stories = run(GetParam(), "window 8\nbarrier\nwindow 8\nbarrier\nderegister",
+                           "window_null 8\nbarrier\nwindow 8\nbarrier\nderegister");
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const Story& story = stories[rank];
+    ASSERT_EQ(story.size(), 6u);
+    EXPECT_EQ(story[1].code, tuttiInvalidArgument);
+    EXPECT_EQ(story[1].text, "window_register(): rank 1 cannot take part: the buffer is NULL");
+    EXPECT_LT(story[1].seconds, 5);
+    for (size_t i = 2; i < 6; ++i) EXPECT_EQ(story[i].code, tuttiSuccess) << "nothing is lost: " << story[i].text;
+  }
+}
+
+TEST_P(WindowOf, ARankThatHasLeftEndsAWaitForItsSignal) {
+  for (const std::string memory : {"", " mapped"}) {
+    const auto stories = run(GetParam(), "window 4096" + memory + "\nwait_signal 1\nwait_signal 1",
+                             "window 4096" + memory + "\nsignal 0\ndestroy");
+    ASSERT_EQ(stories[0].size(), 4u);
+    EXPECT_EQ(stories[0][2].code, tuttiSuccess) << "what was sent before is not lost: " << stories[0][2].text;
+    EXPECT_EQ(stories[0][3].code, tuttiMismatch);
+    EXPECT_EQ(stories[0][3].text,
+              "rank 0: wait_signal(1 of signal 0, from rank 1): rank 1 has left without a signal that rank 0 waits for "
+              "in wait_signal(1 of signal 0, from rank 1)");
+    EXPECT_LT(stories[0][3].seconds, 5) << "that is known at once";
+  }
+}
+
+TEST_P(WindowOf, CallsOnThePartOfARankThatHasLeftAreRefused) {
+  for (const std::string memory : {"", " mapped"}) {
+    for (const std::string call : {"put 1 1", "flush 1", "signal 1", "put_signal 1 1"}) {
+      SCOPED_TRACE(call + memory);
+      const auto stories =
+          run(GetParam(), "window 4096" + memory + "\nrepeat " + call, "window 4096" + memory + "\ndestroy");
+      ASSERT_EQ(stories[0].size(), 3u);
+      EXPECT_EQ(stories[0][2].code, tuttiInvalidUsage);
+      EXPECT_NE(stories[0][2].text.find("): rank 1 has left the communicator"), std::string::npos)
+          << stories[0][2].text;
+      EXPECT_LT(stories[0][2].seconds, 5);
+    }
+  }
+}
+
 TEST_P(WindowOf, ADeregistrationOfAFailedCommunicatorEndsAtOnceWithItsError) {
   const auto stories = run(GetParam(), "window 8388608 mapped\nbarrier\nabort\nderegister",
                            "window 8388608 mapped\nbarrier\nrepeat put 8388608 0 mapped");

@@ -77,6 +77,14 @@ if [[ -x $prefix/bin/tutti ]]; then
   done
 fi
 
+# A job in which a rank that died is started again.
+"${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/../../docs/examples/elastic.cpp" "${flags[@]}" -o "$work/elastic"
+if [[ -x $prefix/bin/tutti ]]; then
+  "$prefix/bin/tutti" run -n 4 --restarts 1 --no-prefix -- "$work/elastic" 500 2 100 >"$work/out" 2>"$work/errors" ||
+    { cat "$work/out" "$work/errors" >&2 && exit 1; }
+  grep -qx "4 ranks, generation 2, 500 steps, sum 5000" "$work/out" || { cat "$work/out" "$work/errors" >&2 && exit 1; }
+fi
+
 # One-sided calls.
 "${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/../../docs/examples/mailbox.cpp" "${flags[@]}" -o "$work/mailbox"
 if [[ -x $prefix/bin/tutti ]]; then

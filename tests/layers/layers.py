@@ -52,6 +52,7 @@ GUESTS = [
     (r"src/proof/", ["src/base", "src/link", "src/plan", "src/exec"]),
     (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/proof"]),
     (r"tools/tune/", ["src/base", "src/topo", "src/plan", "src/select", "src/comm", "src/capi"]),  # a communicator's own view of the machine
+    (r"tools/run/", ["src/base", "src/topo", "src/control"]),  # the launcher has the job server
     (r"tools/watch/", ["src/base", "src/topo", "src/control"]),  # it serves HTTP as the library's status servers do
     (r"tools/lab/", ["src/base", "src/topo", "src/plan", "src/select", "src/train/planner"]),  # the planner is formulas, no part of the training library
     (r"bench/", ["src/base", "src/reduce"]),

@@ -32,6 +32,8 @@ static void* run_rank(void* argument) {
   groups(self, comm, other);
   operators(self, comm);
   memory(self, comm);
+  one_sided(self, comm);
+  one_sided_in_groups(self, other);
   derived(self, comm);
   derived_in_a_group(self, comm);
   if (on_device) device_groups(self, comm, other);
@@ -56,10 +58,12 @@ static int load(const char* library) {
   FIND(ncclCommGetUniqueId)
   FIND(ncclWinGetUserPtr)
   FIND(ncclSignal)
+  FIND(ncclPutSignal)
+  FIND(ncclWaitSignal)
   FIND(ncclDevCommCreate)
   FIND(ncclCommMemStats)
   if (on_device) device_load();
-  return api.ncclSignal == NULL || papi.ncclSignal == NULL;
+  return api.ncclWaitSignal == NULL || papi.ncclSignal == NULL;
 }
 
 int main(int argc, char** argv) {

@@ -30,6 +30,10 @@
 /* clang-format on */
 #define CONFIG_MEMBER(name, ...) ncclResult_t (*name)(__VA_ARGS__, ncclComm_t, cudaStream_t, const void*);
 
+struct wait_signal { /* ncclWaitSignalDesc_t */
+  int count, peer, signal, context;
+};
+
 struct api {
 #define MEMBER(name) __typeof__(name)* name;
   FUNCTIONS(MEMBER)
@@ -39,6 +43,9 @@ struct api {
   ncclResult_t (*ncclCommGetUniqueId)(ncclComm_t, ncclUniqueId*);
   ncclResult_t (*ncclWinGetUserPtr)(ncclComm_t, ncclWindow_t, void**);
   ncclResult_t (*ncclSignal)(int, int, int, unsigned, ncclComm_t, cudaStream_t);
+  ncclResult_t (*ncclPutSignal)(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int, unsigned,
+                                ncclComm_t, cudaStream_t);
+  ncclResult_t (*ncclWaitSignal)(int, struct wait_signal*, ncclComm_t, cudaStream_t);
   ncclResult_t (*ncclDevCommCreate)(ncclComm_t, const void*, void*);
   ncclResult_t (*ncclCommMemStats)(ncclComm_t, int, uint64_t*);
   WITH_CONFIG(CONFIG_MEMBER)
@@ -102,6 +109,10 @@ void operators(struct self self, ncclComm_t comm);
 void memory(struct self self, ncclComm_t comm);
 void device_scalar(struct self self, ncclComm_t comm);
 void default_streams(struct self self, ncclComm_t comm);
+/* client_windows.c: one-sided calls on host memory. */
+void one_sided(struct self self, ncclComm_t comm);
+void one_sided_in_groups(struct self self, ncclComm_t comm);
+void bad_one_sided(ncclComm_t comms[2]);
 /* client_mismatch.c */
 void mismatches(struct self self);
 /* client_bad.c, client_bad_device.c. Wrong arguments of every kind: NCCL's code, a text, no crash. */

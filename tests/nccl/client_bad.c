@@ -43,7 +43,6 @@ static void bad_arguments(ncclComm_t comm) {
   EXPECT(ncclInvalidArgument, api.ncclCommMemStats(comm, 4, (uint64_t*)in));
   EXPECT(ncclInvalidArgument, api.ncclCommRegister(comm, in, 8, NULL));
   EXPECT(ncclInvalidArgument, api.ncclCommRegister(comm, in, 0, &pointer));
-  EXPECT(ncclInvalidArgument, api.ncclCommWindowRegister(comm, NULL, 8, &window, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommWindowRegister(comm, in, 8, NULL, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommRegister(comm, NULL, 8, &pointer));
   EXPECT(ncclInvalidArgument, api.ncclCommRegister(comm, in, SIZE_MAX, &pointer));
@@ -88,6 +87,9 @@ static void bad_handle(ncclComm_t comm) {
   EXPECT(ncclInvalidArgument, api.ncclCommDeregister(comm, NULL));
   EXPECT(ncclInvalidArgument, api.ncclCommWindowRegister(comm, in, sizeof in, &window, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommWindowDeregister(comm, NULL));
+  EXPECT(ncclInvalidArgument, api.ncclPutSignal(in, 8, ncclFloat, 1, window, 0, 0, 0, 0, comm, NULL));
+  EXPECT(ncclInvalidArgument, api.ncclSignal(1, 0, 0, 0, comm, NULL));
+  EXPECT(ncclInvalidArgument, api.ncclWaitSignal(0, NULL, comm, NULL));
   EXPECT(ncclInvalidArgument, api.ncclRedOpCreatePreMulSum(&op, in, ncclFloat, ncclScalarHostImmediate, comm));
   EXPECT(ncclInvalidArgument, api.ncclRedOpDestroy((ncclRedOp_t)16, comm));
   REQUIRE(api.ncclGetLastError(comm) != NULL && made == NULL);
@@ -258,6 +260,7 @@ void bad_input(void) {
   bad_handle((ncclComm_t)garbage);
   bad_handle((ncclComm_t)(uintptr_t)0x1234);
   bad_handle((ncclComm_t)((char*)comms[0] + 1));
+  bad_one_sided(comms);
   bad_stream(comms[0], (cudaStream_t)garbage);
   bad_stream(comms[0], (cudaStream_t)(uintptr_t)0x1234);
   bad_stream(comms[0], (cudaStream_t)(uintptr_t)0x7777777777777778);

@@ -36,7 +36,7 @@ void memory(struct self self, ncclComm_t comm) {
   SUCCEED(api.ncclMemAlloc(&block, 1 << 20));
   SUCCEED(api.ncclCommRegister(comm, block, 1 << 20, &handle));
   SUCCEED(api.ncclCommWindowRegister(comm, block, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC));
-  REQUIRE((handle == NULL && window == NULL) || on_device); /* NULL where nothing is gained */
+  REQUIRE((handle == NULL && window != NULL) || on_device); /* NULL where nothing is gained */
   check_window(comm, window, block);
   SUCCEED(api.ncclCommWindowDeregister(comm, window));
   SUCCEED(api.ncclCommDeregister(comm, handle));

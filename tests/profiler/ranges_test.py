@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each call is a range of a profiler, with the number that errors and traces give it: ranges_test.py TUTTI PROFILER"""
+"""Each call is a range of a profiler, with the number that errors and traces give it: ranges_test.py TUTTI PROFILER WINDOWS"""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-TUTTI, PROFILER = sys.argv.pop(1), sys.argv.pop(1)
+TUTTI, PROFILER, WINDOWS = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
 
 def ranges(*arguments, **env):
@@ -35,6 +35,13 @@ class Ranges(unittest.TestCase):
     def test_transfers_of_a_group_are_one(self):
         lines, _ = ranges("perf", "sendrecv", "--np", "2", "-b", "64", "-e", "64", "-n", "1", "-w", "0")
         self.assertTrue([line for line in lines if "send(count=16, f32, to rank" in line], lines)
+        self.assertFalse([line for line in lines if "?" in line], "a range ended that had not begun")
+
+    def test_calls_on_windows_are_ranges_too(self):
+        lines, _ = ranges("run", "-n", "2", "--", WINDOWS, "--gtest_filter=Windows.CallsOfAGroup*")
+        for rank in (0, 1):
+            for call in (f"put_signal(8 bytes, to rank {1 - rank} at offset 0, signal 0)", f"wait_signal(1 of signal 0, from rank {1 - rank})"):
+                self.assertTrue([line for line in lines if re.fullmatch(rf"tutti 0 .*, rank {rank}: {re.escape(call)}", line)], (call, lines))
         self.assertFalse([line for line in lines if "?" in line], "a range ended that had not begun")
 
     def test_a_profiler_that_cannot_be_loaded_harms_nobody(self):

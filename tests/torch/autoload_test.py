@@ -40,7 +40,7 @@ class Autoload(unittest.TestCase):
         done = python("import tutti_torch; print(*dir(tutti_torch)); print(tutti_torch.__version__)")
         names, version = done.stdout.splitlines()
         self.assertEqual(names.split(), ["__version__", "count_deliveries", "counters", "empty", "last_call",
-                                         "mapped_memory"], done.stderr)
+                                         "mapped_memory", "window"], done.stderr)
         self.assertRegex(version, r"^\d+\.\d+\.\d+$")
 
     def test_another_torch_is_named(self):

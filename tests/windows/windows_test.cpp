@@ -1,5 +1,6 @@
 // One-sided calls, in a job: this program is one rank of those that a launcher has started, or four threads of its own.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdint>
@@ -147,7 +148,7 @@ TEST(Windows, MistakesAreRefusedAndLoseNothing) {
     EXPECT_EQ(refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 9, window, nullptr)),
               own + "put(8 bytes, to rank " + std::to_string(me.next()) +
                   " at offset 9): 8 bytes at offset 9 do not lie in rank " + std::to_string(me.next()) +
-                  "'s part of the window, of 16 bytes");
+                  "'s part, of 16 bytes, of the window of call 1");
     refused(tuttiInvalidArgument, tuttiGet(&word, 8, me.next(), SIZE_MAX, window, nullptr));
     refused(tuttiInvalidArgument, tuttiPut(&word, SIZE_MAX, me.next(), 8, window, nullptr));
     refused(tuttiInvalidArgument, tuttiPut(nullptr, 8, me.next(), 0, window, nullptr));
@@ -166,6 +167,113 @@ TEST(Windows, MistakesAreRefusedAndLoseNothing) {
     OK(tuttiWindowBarrier(words.window, nullptr));
     EXPECT_EQ(words.data[0], 5u);
     EXPECT_EQ(words.data[1], 5u);
+  });
+}
+
+/// The smaller rank's part ends before others' do, and more of its memory follows.
+TEST(Windows, OffsetsAreThoseOfThePeersOwnPart) {
+  each_rank([](const Member& me) {
+    for (const bool mapped : {true, false}) {
+      Words memory(me, 1024, mapped ? Memory::Mapped : Memory::Ordinary, 5);
+      tuttiWindow_t window = nullptr;
+      OK(tuttiWindowRegister(me.comm, memory.data, me.rank == 0 ? 64 : 8192, &window));
+      const std::vector<uint64_t> mine(1024, 1);
+      if (me.rank == 1) {
+        const std::string text = refused(tuttiInvalidArgument, tuttiPut(mine.data(), 72, 0, 0, window, nullptr));
+        EXPECT_NE(text.find(" do not lie in rank 0's part, of 64 bytes, of the window of call "), std::string::npos)
+            << text;
+        refused(tuttiInvalidArgument, tuttiPut(mine.data(), 8, 0, 64, window, nullptr));
+        refused(tuttiInvalidArgument, tuttiGet(memory.data, 8, 0, 57, window, nullptr));
+        refused(tuttiInvalidArgument, tuttiAtomicAdd(1, nullptr, 0, 64, window, nullptr));
+        OK(tuttiPut(mine.data(), 8, 0, 56, window, nullptr));
+      }
+      OK(tuttiWindowBarrier(window, nullptr));
+      if (me.rank == 0) {
+        EXPECT_EQ(memory.data[7], 1u);
+        EXPECT_EQ(std::accumulate(memory.data, memory.data + 1024, uint64_t{0}), 1 + 1023 * 5u);
+      }
+      OK(tuttiWindowDeregister(window));
+    }
+  });
+}
+
+TEST(Windows, MayOverlapAndEndApart) {
+  each_rank([](const Member& me) {
+    for (const Memory kind : {Memory::Mapped, Memory::Ordinary}) {
+      Words all(me, 1024, kind);
+      tuttiWindow_t half = nullptr;
+      OK(tuttiWindowRegister(me.comm, all.data + 512, 4096, &half));
+      const uint64_t one = 1, two = 2;
+      OK(tuttiPut(&one, 8, me.next(), 0, half, nullptr));
+      OK(tuttiWindowBarrier(half, nullptr));
+      EXPECT_EQ(all.data[512], 1u);
+      OK(tuttiWindowDeregister(half));
+      OK(tuttiPut(&two, 8, me.next(), 512 * 8, all.window, nullptr));
+      OK(tuttiWindowBarrier(all.window, nullptr));
+      EXPECT_EQ(all.data[512], 2u) << "the other one has its pages still";
+    }
+  });
+}
+
+TEST(Windows, KeepTheirMemoryFromBeingFreed) {
+  each_rank([](const Member& me) {
+    Words words(me, 1024, Memory::Mapped);
+    const std::string text = refused(tuttiInvalidUsage, tuttiMemFree(words.data));
+    EXPECT_EQ(text, "the memory is rank " + std::to_string(me.rank) +
+                        "'s part of the window of call 1: deregister that first");
+    OK(tuttiWindowBarrier(words.window, nullptr));
+  });
+}
+
+/// (In one process ranks store, which nothing can stop.)
+TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
+  each_rank([](const Member& me) {
+    constexpr size_t kBytes = 64 << 10;
+    void* const part = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, part, kBytes, &window));
+    munmap(part, kBytes);
+    OK(tuttiBarrier(me.comm, nullptr));
+    std::vector<char> mine(kBytes);
+    const std::string gone = "rank " + std::to_string(me.next()) + " has freed its part of the window of call ";
+    OK(tuttiPut(mine.data(), kBytes, me.next(), 0, window, nullptr));
+    EXPECT_NE(refused(tuttiInvalidUsage, tuttiFlush(me.next(), window, nullptr)).find(gone), std::string::npos);
+    EXPECT_NE(refused(tuttiInvalidUsage, tuttiGet(mine.data(), 8, me.next(), 0, window, nullptr)).find(gone),
+              std::string::npos);
+    EXPECT_NE(refused(tuttiInvalidUsage, tuttiAtomicAdd(1, nullptr, me.next(), 8, window, nullptr)).find(gone),
+              std::string::npos);
+    OK(tuttiSignal(me.next(), 0, window, nullptr));
+    OK(tuttiWaitSignal(me.previous(), 0, 1, window, nullptr));
+    OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// Signals of one window announce what was put into others, which may be reached in another way.
+TEST(Windows, ASignalFollowsWhatWasPutIntoOtherWindows) {
+  each_rank([](const Member& me) {
+    constexpr size_t kWords = 2000;  // on their way when the signal is sent
+    tuttiWindow_t empty = nullptr;
+    OK(tuttiWindowRegister(me.comm, nullptr, 0, &empty));
+    {
+      Words ordinary(me, kWords, Memory::Ordinary), mapped(me, kWords, Memory::Mapped);
+      for (uint64_t round = 1; round <= 60; ++round) {
+        const auto mine = values(me.rank, round, kWords);
+        const Words& words = round % 2 == 0 ? ordinary : mapped;
+        const tuttiWindow_t signals = round % 3 == 0 ? empty : round % 3 == 1 ? mapped.window : ordinary.window;
+        OK(tuttiPut(mine.data(), kWords * 8, me.next(), 0, words.window, nullptr));
+        if (round % 4 < 2) {
+          OK(tuttiSignal(me.next(), 0, signals, nullptr));
+        } else {
+          OK(tuttiPutSignal(mine.data(), signals == empty ? 0 : 8, me.next(), 0, 0, signals, nullptr));
+        }
+        OK(tuttiWaitSignal(me.previous(), 0, 1, signals, nullptr));
+        EXPECT_EQ(std::vector<uint64_t>(words.data, words.data + kWords), values(me.previous(), round, kWords))
+            << "round " << round;
+        OK(tuttiSignal(me.previous(), 1, signals, nullptr));
+        OK(tuttiWaitSignal(me.next(), 1, 1, signals, nullptr));
+      }
+    }
+    OK(tuttiWindowDeregister(empty));
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/env.hpp"
 #include "base/secret.hpp"
+#include "tools/run/restarts.hpp"
 
 namespace tutti::tools {
 
@@ -23,6 +24,7 @@ std::vector<std::string> rank_environment(const Job& job, int rank) {
     set("TUTTI_ROOT_ADDR", job.root);
     set("TUTTI_PORT", job.port);
   }
+  if (job.restarts != nullptr) set("TUTTI_JOB_SERVER", job.restarts->address());
   return variables;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "topo/cores.hpp"
 
 namespace tutti::tools {
+
+class Restarts;
 
 /// The placement of one rank.
 struct Placement {
@@ -34,10 +37,12 @@ struct Job {
   bool feed_stdin = true;   ///< rank 0 reads the launcher's stdin; else all ranks' stdin is empty
   double grace = 5;         ///< seconds in which the others may end by themselves after a rank has failed
   bool keep_going = false;  ///< the others are left alone when a rank has failed
-  bool verbose = false;     ///< reports on stderr what is started where
-  uint64_t tasks = 1;       ///< minimum of processes and threads per rank
-  uint64_t bytes = 0;       ///< minimum of memory per rank …
-  std::string bytes_for;    ///< … and its purpose
+  double notice = 30;  ///< seconds in which ranks may end by themselves after SIGTERM, where `restarts` can tell them
+  std::shared_ptr<Restarts> restarts;  ///< null: a rank that fails ends the job
+  bool verbose = false;                ///< reports on stderr what is started where
+  uint64_t tasks = 1;                  ///< minimum of processes and threads per rank
+  uint64_t bytes = 0;                  ///< minimum of memory per rank …
+  std::string bytes_for;               ///< … and its purpose
 };
 
 /// "name=value" variables that rank `rank` gets in addition to the launcher's environment.

@@ -16,6 +16,7 @@
 #include "tools/run/job.hpp"
 #include "tools/run/meeting.hpp"
 #include "tools/run/remote.hpp"
+#include "tools/run/restarts.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -28,6 +29,7 @@ struct RunOptions {
   int port = 0;
   std::string bind;
   bool no_prefix = false, no_pty = false;
+  int restarts = 0, min_ranks = 0;
   Job job;
 };
 
@@ -49,8 +51,14 @@ program starts in the same folder, with the TUTTI_ variables, LD_LIBRARY_PATH an
 a password. --launcher names another command: {host} becomes the host's name, and "sh -c SCRIPT" is appended, after ssh,
 rsh or dbclient as one argument for the shell of the other host.
 
+With --restarts or --min-ranks a rank that fails does not end the job: it is started again, or the others go on without
+it. All that run then call tuttiCommInitEnv again and get a communicator of those that there are; a rank that does not
+answer for TUTTI_HEARTBEAT_TIMEOUT seconds is killed. SIGTERM to this command is a notice then, of which ranks learn by
+tuttiGetJobState: they have --notice seconds. The exit status is 0 if the ranks that were left ended with 0.
+
 Examples:
   tutti run -n 4 -- ./train --steps 10
+  tutti run -n 4 --restarts 3 --min-ranks 2 -- ./train --steps 10
   tutti run -n 2 -- tutti perf all_reduce
   tutti run --hosts a:4,b:4 --check
   tutti run --hosts a:4,b:4 -x OMP_NUM_THREADS=1 -- ./train
@@ -101,6 +109,10 @@ void check_words(const RunOptions& options) {
   if (!options.check && !has_program) {
     throw_error(Code::InvalidArgument, "no program given: write it after --, e.g. tutti run -n 4 -- ./program");
   }
+  if ((options.restarts > 0 || options.min_ranks > 0) && (options.job.keep_going || options.check)) {
+    throw_error(Code::InvalidArgument, "--restarts and --min-ranks go with a program, and without {}",
+                options.check ? "--check" : "--keep-going");
+  }
   for (const std::string& variable : options.job.exported) check_variable(variable);
   check_launcher(options.job.launcher);
 }
@@ -130,6 +142,9 @@ int run(RunOptions& options, const std::vector<std::string>& words) {
   job.bytes_for = "staging memory (TUTTI_ARENA)";
   const std::string bound = bind_ranks(job.ranks, parse_binding(options.bind), cores);
   if (job.verbose) fmt::print(stderr, "tutti run: {}\n", bound);
+  if (options.restarts > 0 || options.min_ranks > 0) {
+    job.restarts = std::make_shared<Restarts>(job, options.restarts, options.min_ranks);
+  }
   return run_job(job);
 }
 
@@ -183,6 +198,24 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       "--keep-going", options->job.keep_going,
       "leaves the others alone when a rank has failed, for programs that go on without it (tuttiCommShrink); "
       "the exit status is 0 if a rank ended with 0");
+  command
+      ->add_option("--restarts", options->restarts,
+                   "starts a rank that has failed again, so many times in all; the others stay, and all call "
+                   "tuttiCommInitEnv again (docs/elastic.md)")
+      ->check(CLI::Range(0, 1000000))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--min-ranks", options->min_ranks,
+          "where no restart is left, the job goes on without ranks that have failed, as long as so many remain")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N");
+  command
+      ->add_option("--notice", options->job.notice,
+                   "with --restarts or --min-ranks: seconds between SIGTERM to this command, of which ranks learn by "
+                   "tuttiGetJobState, and SIGTERM to them; default 30")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("SECONDS");
   command->add_flag("--no-prefix", options->no_prefix, "output as ranks write it");
   command->add_flag("--no-pty", options->no_pty, "ranks write into pipes also where this command writes to a terminal");
   command->add_flag("-v,--verbose", options->job.verbose, "says what is started where, and how it is bound");

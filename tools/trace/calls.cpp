@@ -59,10 +59,13 @@ class Reader {
                     .entered = at};
     if (event.size() > 5) {
       call.peer = rank_in(event.at(5));
-      call.kind = event.at(6).get<std::string>() == "to" ? TracedCall::Kind::Send : TracedCall::Kind::Recv;
+      const auto direction = event.at(6).get<std::string>();
+      call.kind = direction == "on"   ? TracedCall::Kind::OneSided
+                  : direction == "to" ? TracedCall::Kind::Send
+                                      : TracedCall::Kind::Recv;
     }
-    // Of a group, all calls have begun before one ends; of others, one whose end is missing has ended by now.
-    if (call.kind == TracedCall::Kind::Collective) open_ = 0;
+    // Of a group, all transfers have begun before one ends; of others, one whose end is missing has ended by now.
+    if (call.kind == TracedCall::Kind::Collective || call.kind == TracedCall::Kind::OneSided) open_ = 0;
     if (!call.enqueued) ++open_;
     calls_.push_back(std::move(call));
   }

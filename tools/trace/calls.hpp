@@ -15,12 +15,12 @@ struct TracedWait {
 };
 
 struct TracedCall {
-  enum class Kind : uint8_t { Collective, Send, Recv };
+  enum class Kind : uint8_t { Collective, Send, Recv, OneSided };
   Kind kind = Kind::Collective;
   uint64_t number = 0;
   std::string text;
   uint64_t bytes = 0;
-  int64_t peer = -1;      ///< of a send or receive
+  int64_t peer = -1;      ///< of a send or receive, or of a call on a window
   bool enqueued = false;  ///< on a device: when it ran is not known
   bool exact = true;      ///< `entered` is when it was entered; else it was before
   int64_t entered = 0;    ///< nanoseconds

@@ -67,7 +67,7 @@ class Picture {
       slice(wait.peer < 0 ? "waits" : fmt::format("waits for rank {}", wait.peer), "wait", wait.began, wait.ended,
             place, ordered_json::object());
     }
-    if (call.enqueued) return;
+    if (call.enqueued || call.kind == TracedCall::Kind::OneSided) return;
     if (call.kind == TracedCall::Kind::Collective) {
       collectives_[{rank.communicator, call.number, call.text}].push_back(place);
     } else {

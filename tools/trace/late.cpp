@@ -47,6 +47,16 @@ std::map<std::string, Calls> by_communicator(const std::vector<ProcessCalls>& pr
   return all;
 }
 
+/// Of the calls of one kind that a trace has.
+struct Numbers {
+  uint64_t calls = 0, first = 0, last = 0;
+  void add(uint64_t number) {
+    if (calls++ == 0) first = number;
+    last = std::max(last, number);
+  }
+  bool are_sampled() const { return calls > 0 && last - first + 1 > calls + calls / 16; }
+};
+
 /// What a collective's calls add up to.
 struct Sums {
   Lateness found;
@@ -145,20 +155,18 @@ std::vector<RankShares> shares(const std::vector<ProcessCalls>& processes) {
                        .process = process.process,
                        .calls = rank.calls.size()};
       int64_t end = 0, covered = 0;  // transfers of a group have the same time
-      uint64_t collectives = 0, first = 0, last = 0;
+      Numbers collectives, on_windows;
       for (const TracedCall& call : rank.calls) {
         const int64_t left = call.left != 0 ? call.left : call.enqueued ? call.entered : process.now;
         found.in_calls += seconds(std::max<int64_t>(0, left - std::max(call.entered, covered)));
         covered = std::max(covered, left);
         end = std::max(end, left);
-        if (call.kind == TracedCall::Kind::Collective) {
-          if (collectives++ == 0) first = call.number;
-          last = std::max(last, call.number);
-        }
+        if (call.kind == TracedCall::Kind::Collective) collectives.add(call.number);
+        if (call.kind == TracedCall::Kind::OneSided) on_windows.add(call.number);
         for (const TracedWait& wait : call.waits) found.waiting += seconds(wait.ended - wait.began);
       }
       found.span = seconds(end - rank.calls.front().entered);
-      found.sampled = collectives > 0 && last - first + 1 > collectives + collectives / 16;
+      found.sampled = collectives.are_sampled() || on_windows.are_sampled();
       all.push_back(std::move(found));
     }
   }

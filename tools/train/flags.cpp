@@ -130,6 +130,20 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
                    "keeps only each unit's input, and runs forward again in backward");
   command.add_option("--save", flags.save, "the folder of checkpoints; one is saved at the end")->type_name("DIR");
   command.add_option("--save-every", flags.save_every, "steps from one checkpoint to the next")->check(least(1));
+  command
+      .add_option("--restarts", flags.restarts,
+                  "with -n: starts a rank that has failed again, so many times in all; the others go on with it")
+      ->check(least(0));
+  command
+      .add_option("--min-ranks", flags.min_ranks,
+                  "with -n: where no restart is left, the others go on as long as so many remain")
+      ->check(least(1));
+  command
+      .add_option(
+          "--snapshot-every", flags.snapshot_every,
+          "seconds between copies of the optimizer's state in memory, which are kept where ranks may be lost and "
+          "replaced; default 2")
+      ->check(CLI::Range(0.0, 1e6));
   command.add_flag("--resume", flags.resume, "goes on from the newest checkpoint of --save, with any ranks and --zero");
   command.add_option("--rate", o.adam.rate, "of learning; default 0.003")->check(CLI::Range(0.0, 10.0));
   command.add_option("--warmup", o.warmup, "steps over which the rate rises; default 10")->check(least(0));
@@ -172,6 +186,9 @@ train::TrainOptions options_for(const TrainFlags& flags, int ranks) {
 void check_files(const TrainFlags& flags) {
   if (flags.save.empty() && (flags.resume || flags.save_every > 0)) {
     refuse("--resume and --save-every need a folder: --save DIR");
+  }
+  if ((flags.restarts > 0 || flags.min_ranks > 0) && flags.processes == 0) {
+    refuse("--restarts and --min-ranks need -n; under tutti run they are options of that");
   }
   std::error_code error;
   if (!flags.save.empty() && std::filesystem::exists(flags.save, error) &&

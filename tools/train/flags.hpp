@@ -18,6 +18,8 @@ struct TrainFlags {
   bool bf16 = false, keep_gathered = false, resume = false;
   std::string save;
   int save_every = 0;
+  double snapshot_every = 2;  // seconds
+  int restarts = 0, min_ranks = 0;
   std::vector<std::string> traces;
   double pace = 0;                       // milliseconds
   double bucket = 25, first_bucket = 1;  // MiB

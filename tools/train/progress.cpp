@@ -73,16 +73,18 @@ void print_traffic(train::Trainer& trainer, nlohmann::json& summary) {
 
 }  // namespace
 
-TrainProgress::TrainProgress(const ProgressOptions& options, bool prints, int steps, bool appends)
-    : prints_(prints), steps_(steps) {
-  if (!prints) return;
+TrainProgress::TrainProgress(const ProgressOptions& options, int steps, bool appends) : steps_(steps) {
   svg_ = OutputFile("--svg", options.svg, false);
   json_ = OutputFile("--json", options.json, appends);
 }
 
 void TrainProgress::begin(train::Trainer& trainer, int ranks) {
-  if (!prints_) return;
-  first_step_ = trainer.steps_done() + 1;
+  const int64_t next = trainer.steps_done() + 1;
+  if (bits_.empty() || next < first_step_ || next > first_step_ + static_cast<int64_t>(bits_.size())) {
+    bits_.clear();
+    first_step_ = next;
+  }
+  bits_.resize(static_cast<size_t>(next - first_step_));
   const train::MeshShape& mesh = trainer.mesh().shape();
   title_ = fmt::format("{} parameters a rank, {} rank{}: dp {}, pp {}, cp {}, ep {}, tp {}", trainer.parameters(),
                        ranks, ranks == 1 ? "" : "s", mesh.dp, mesh.pp, mesh.cp, mesh.ep, mesh.tp);
@@ -93,7 +95,6 @@ void TrainProgress::begin(train::Trainer& trainer, int ranks) {
 }
 
 void TrainProgress::step(const train::StepReport& report) {
-  if (!prints_) return;
   const double bits = report.loss / std::numbers::ln2;
   const double rate = static_cast<double>(report.tokens) / report.seconds;
   bits_.push_back(bits);
@@ -121,7 +122,6 @@ void TrainProgress::step(const train::StepReport& report) {
 }
 
 void TrainProgress::saved(const std::string& folder, int64_t step) {
-  if (!prints_) return;
   fmt::print("# saved step {} in {}\n", step, folder);
   std::fflush(stdout);
 }
@@ -133,9 +133,13 @@ double TrainProgress::last_bits() const {
          static_cast<double>(last_steps());
 }
 
-void TrainProgress::end(train::Trainer& trainer) {
+void TrainProgress::end(train::Trainer& trainer, TrainProgress* progress) {
   const std::vector<train::ExpertLoad> experts = trainer.expert_loads();
-  if (!prints_) return;
+  if (progress != nullptr) progress->end(trainer, experts);
+}
+
+void TrainProgress::end(train::Trainer& trainer, const std::vector<train::ExpertLoad>& experts) {
+  if (bits_.empty()) return;  // no step was made
   if (svg_) svg_.write(learning_curve(bits_, first_step_, title_));
   fmt::print(
       "# {:.2f} s, {:.0f} tokens/s; waiting for communication {:.1f} %; gradient communication {:.2f} s, {:.1f} % "

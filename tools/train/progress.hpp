@@ -13,24 +13,25 @@ struct ProgressOptions {
   std::string svg, json;  ///< files; empty: none
 };
 
-/// Rank 0 prints; the others keep silent.
+/// Of rank 0.
 class TrainProgress {
  public:
   /// `appends`: to the log, since an earlier run is continued. Throws Error(SystemError) if a file cannot be written;
   /// so do the others.
-  TrainProgress(const ProgressOptions& options, bool prints, int steps, bool appends);
+  TrainProgress(const ProgressOptions& options, int steps, bool appends);
+  /// Once for each communicator; steps that are made again replace those before.
   void begin(train::Trainer& trainer, int ranks);
   void step(const train::StepReport& report);
   void saved(const std::string& folder, int64_t step);
-  /// On all ranks: what it prints is gathered.
-  void end(train::Trainer& trainer);
+  /// On all ranks: what it prints is gathered. `progress`: rank 0's.
+  static void end(train::Trainer& trainer, TrainProgress* progress);
 
  private:
+  void end(train::Trainer& trainer, const std::vector<train::ExpertLoad>& experts);
   /// Of how many steps last_bits() is the mean.
   size_t last_steps() const;
   double last_bits() const;
 
-  bool prints_;
   int steps_;
   OutputFile svg_, json_;
   std::string title_;

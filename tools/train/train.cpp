@@ -4,13 +4,15 @@
 
 #include <memory>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "tools/commands.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/run/restarts.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/train/flags.hpp"
-#include "tools/train/trace.hpp"
+#include "tools/train/train_run.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -19,6 +21,9 @@ constexpr const char* kDetails = R"(
 The model is a byte-level GPT; its text is any file, or the licences that every Debian has. The batch is that of all
 ranks together, so the loss is the same however many there are. Ranks are -n processes; without -n, those of the launcher
 (tutti run, torchrun, srun, mpirun).
+
+With --restarts or --min-ranks, or under tutti run with these, training goes on when a rank is lost, from copies of the
+optimizer's state in memory. SIGTERM saves, with --save, and ends.
 
 waiting: the share of a step in which rank 0 waits for communication. hidden: the share of the gradients' communication
 that ran while the backward pass computed. balance, imbalance: with --experts, the load-balance loss (1 where the experts
@@ -33,42 +38,10 @@ Examples:
   tutti train -n 4 --zero 3 --bf16 --checkpoint-activations
   tutti train -n 4 --zero 1 --steps 200 --save ckpt --save-every 50
   tutti train -n 2 --zero 3 --steps 300 --save ckpt --resume
+  tutti train -n 4 --zero 1 --steps 2000 --restarts 3 --save ckpt --save-every 500
   tutti train -n 4 --pp 4 --micro-batches 8 --schedule zb-h1 --pace 5 --trace timeline.svg --trace timeline.json
   tutti run --hosts a,b -- tutti train --text book.txt --json log.jsonl
 )";
-
-/// Goes on from the newest checkpoint.
-void resume(train::Trainer& trainer, const TrainFlags& flags, bool prints) {
-  const std::string changed = trainer.resume(flags.save);
-  if (trainer.steps_done() >= flags.steps) {
-    throw_error(Code::InvalidArgument, "step {} of {} is already done; raise --steps", trainer.steps_done(),
-                flags.steps);
-  }
-  if (!prints || changed.empty()) return;
-  fmt::print(stderr, "tutti train: warning: {}: the curve is not that of one run\n", changed);
-}
-
-/// One rank's whole run.
-void run_rank(Communicator& comm, const TrainFlags& flags) {
-  const bool prints = comm.rank() == 0;
-  std::vector<OutputFile> traces;
-  TrainProgress progress(flags.progress, prints, flags.steps, flags.resume);
-  if (prints) traces = open_traces(flags.traces);
-  train::Trainer trainer(comm, options_for(flags, comm.size()), train::Corpus::read(flags.text));
-  if (flags.resume) resume(trainer, flags, prints);
-  progress.begin(trainer, comm.size());
-  while (trainer.steps_done() < flags.steps) {
-    const bool traced = !flags.traces.empty() && trainer.steps_done() + 1 == flags.steps;
-    progress.step(traced ? traced_step(trainer, flags.traces, traces) : trainer.step());
-    const int64_t done = trainer.steps_done();
-    if (done == flags.steps) trainer.compare_replicas();
-    const bool due = done == flags.steps || (flags.save_every > 0 && done % flags.save_every == 0);
-    if (flags.save.empty() || !due) continue;
-    trainer.save(flags.save);
-    progress.saved(flags.save, done);
-  }
-  progress.end(trainer);
-}
 
 }  // namespace
 
@@ -83,13 +56,22 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
   command->footer(kDetails);
   command->callback([command, flags, &arguments, &status] {
     read_flags(*command, *flags);
-    if (!flags->launched) check_files(*flags);
+    const bool elastic = !env().job_server.empty();
+    if (!flags->launched && !elastic) check_files(*flags);
     if (flags->processes > 0 && !flags->launched) {
       check_run(*flags, flags->processes);
-      status = run_job(job_of_self("tutti train", arguments, place_here(flags->processes), 1));
+      Job job = job_of_self("tutti train", arguments, place_here(flags->processes), 1);
+      if (flags->restarts > 0 || flags->min_ranks > 0) {
+        job.restarts = std::make_shared<Restarts>(job, flags->restarts, flags->min_ranks);
+      }
+      status = run_job(job);
       return;
     }
-    const bool went_well = run_ranks("tutti train", 1, [&](Communicator& comm) { run_rank(comm, *flags); });
+    if (elastic) {
+      status = train_through_generations(*flags) ? 0 : 1;
+      return;
+    }
+    const bool went_well = run_ranks("tutti train", 1, [&](Communicator& comm) { TrainRun(*flags).on(comm); });
     status = went_well ? 0 : 1;
   });
 }

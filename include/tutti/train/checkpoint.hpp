@@ -10,6 +10,8 @@
 // same folder.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -38,6 +40,26 @@ std::optional<int64_t> newest_checkpoint(const std::string& folder);
 
 /// Throws Error(SystemError) on all ranks if a rank cannot write; the checkpoints before are kept.
 void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part);
+
+/// A save that goes on while training does: its own copy of this rank's state is written by a thread of its own.
+class BackgroundSave {
+ public:
+  /// Begins. All ranks call together. Throws as save_checkpoint if the folder cannot be used.
+  BackgroundSave(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part);
+  /// Without finish(): gives up what is not written yet.
+  ~BackgroundSave();
+  BackgroundSave(BackgroundSave&&) = delete;
+  /// Waits for its end. All ranks call together, and throw the error of the first that could not write.
+  void finish(Collectives& world);
+  int64_t step() const;
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
+
+/// Writes a little to the folder and removes it. All ranks call together, and throw the error of the first that cannot.
+void try_folder(const std::string& folder, Collectives& world);
 
 /// What two texts of facts do not have in common: "the batch was 16 and is 8, …"; "" if nothing.
 std::string differences(const std::string& before, const std::string& now);

@@ -14,6 +14,7 @@
 #include "tutti/train/gpt.hpp"
 #include "tutti/train/mesh.hpp"
 #include "tutti/train/moe.hpp"
+#include "tutti/train/snapshots.hpp"
 #include "tutti/train/timeline.hpp"
 
 namespace tutti::train {
@@ -83,6 +84,15 @@ class Trainer {
   /// Returns what is not as in the run that saved it, for people: the text, the batch, the seed or the rate; "" if
   /// nothing.
   std::string resume(const std::string& folder);
+  /// Throws on all ranks if one of them cannot write there.
+  void try_folder(const std::string& folder) { train::try_folder(folder, mesh_.world()); }
+  /// The same in the background: see BackgroundSave.
+  std::unique_ptr<BackgroundSave> begin_save(const std::string& folder);
+  void end_save(BackgroundSave& save) { save.finish(mesh_.world()); }
+  /// Keeps copies of the state in memory, and goes on from them, on whatever ranks: see snapshots.hpp. All ranks call;
+  /// restore() is false where no step is whole.
+  void snapshot(Snapshots& snapshots);
+  bool restore(Snapshots& snapshots);
   int64_t steps_done() const { return done_; }
   /// step(), and what all ranks did in it. On every rank.
   Timeline trace_step(StepReport& report);

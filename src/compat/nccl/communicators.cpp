@@ -127,8 +127,10 @@ ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, 
   const tuttiConfig_t settings = converted(config);
   ncclUniqueId real = id;
   if (is_served_id(id)) real = exchange_served_id(ranks, rank);
-  return make(
+  const ncclResult_t result = make(
       out, [&](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(real), rank, &settings); });
+  if (result == ncclSuccess || result == ncclInProgress) set_signals(**out, config);
+  return result;
 }
 
 }  // namespace tutti::nccl
@@ -216,7 +218,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags) {
     ncclComm& handle = live(comm);
     if (flags != NCCL_REVOKE_DEFAULT) refuse_argument("revokeFlags is ", flags, ": it must be 0");
     if (handle.revoked.exchange(true)) refuse(ncclInvalidUsage, "the communicator was revoked before");
-    return done(tuttiCommAbort(handle.comm), comm);
+    return done(tuttiCommRevoke(handle.comm), comm);
   });
 }
 
@@ -228,7 +230,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_
     live(comm);
     tuttiResult_t state = tuttiSuccess;
     const ncclResult_t result = done(tuttiCommGetAsyncError(handle.comm, &state), comm);
-    const bool quiescent = state == tuttiAborted && handle.revoked.load();  // what was asked for is no error
+    const bool quiescent = state == tuttiRevoked && handle.revoked.load();  // what was asked for is no error
     if (result != ncclSuccess) return result;
     out = quiescent ? ncclSuccess : kResults[static_cast<size_t>(state)];
     // What ncclGetLastError says next, whatever this thread has done wrong before.

@@ -110,6 +110,14 @@ tuttiConfig_t converted(const ncclConfig_t* config) {
   return result;
 }
 
+void set_signals(ncclComm& comm, const ncclConfig_t* config) {
+  if (config == nullptr) return;
+  ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
+  std::memcpy(&known, config, std::min(config->size, sizeof known));
+  if (known.numRmaCtx != NCCL_CONFIG_UNDEF_INT) comm.contexts = known.numRmaCtx;
+  if (known.numRmaSig != NCCL_CONFIG_UNDEF_INT) comm.signals_of_each = known.numRmaSig;
+}
+
 void check_call_config(const ncclCollConfig_t* config) {
   if (config == nullptr) return;
   ncclCollConfig_t known = NCCL_COLLCONFIG_INITIALIZER;

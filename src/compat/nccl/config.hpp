@@ -18,6 +18,9 @@ inline void check_header(const void* config, const char* type, const char* initi
 /// A communicator's, as Tutti's. Throws Refusal, which names the field.
 tuttiConfig_t converted(const ncclConfig_t* config);
 
+/// What it says of one-sided calls; unset: as they are. `config` has been converted.
+void set_signals(ncclComm& comm, const ncclConfig_t* config);
+
 /// A call's. Throws Refusal for what would be ignored though it asks for a certain behaviour.
 void check_call_config(const ncclCollConfig_t* config);
 

@@ -35,7 +35,7 @@ inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tu
 inline constexpr int kFirstLateScalar = 1 << 30;
 
 /// By tuttiResult_t.
-inline constexpr std::array<ncclResult_t, tuttiInProgress + 1> kResults = {
+inline constexpr std::array<ncclResult_t, tuttiRevoked + 1> kResults = {
     ncclSuccess,          // tuttiSuccess
     ncclInvalidArgument,  // tuttiInvalidArgument
     ncclInvalidUsage,     // tuttiInvalidUsage
@@ -49,6 +49,7 @@ inline constexpr std::array<ncclResult_t, tuttiInProgress + 1> kResults = {
     ncclInvalidUsage,     // tuttiUnsupported
     ncclInternalError,    // tuttiInternalError
     ncclInProgress,       // tuttiInProgress
+    ncclRemoteError,      // tuttiRevoked
 };
 
 }  // namespace tutti::nccl

@@ -39,6 +39,14 @@ void check_excluded(std::vector<int> ranks, const Place& place) {
   }
 }
 
+/// Null: this rank joins none.
+void inherit_signals(ncclComm_t made, const ncclComm& parent, const ncclConfig_t* config) {
+  if (made == nullptr) return;
+  made->contexts = parent.contexts;
+  made->signals_of_each = parent.signals_of_each;
+  set_signals(*made, config);
+}
+
 /// All ranks of the parent learn the id that its root passed. Throws Refusal.
 ncclUniqueId id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId& own) {
   std::vector<ncclUniqueId> all(static_cast<size_t>(place.ranks));
@@ -77,6 +85,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key,
     }
     const ncclResult_t result =
         make(made, [&](tuttiComm_t* split) { return tuttiCommSplit(parent.comm, color, key, split); });
+    if (result == ncclSuccess) inherit_signals(*made, parent, config);
     return ready(result);
   });
 }
@@ -102,9 +111,11 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommShrink, ncclComm_t comm, int* excluded, int
         state == tuttiSuccess) {
       tuttiCommAbort(parent.comm);
     }
-    return ready(make_apart(made, [parent = parent.comm, ranks](tuttiComm_t* shrunk) {
+    const ncclResult_t result = make_apart(made, [parent = parent.comm, ranks](tuttiComm_t* shrunk) {
       return tuttiCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), shrunk);
-    }));
+    });
+    if (result == ncclSuccess) inherit_signals(*made, parent, config);
+    return ready(result);
   });
 }
 

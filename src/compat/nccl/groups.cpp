@@ -1,7 +1,9 @@
 // Groups. A call that failed within a group makes the outermost end return its code and run nothing, as in NCCL.
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "compat/nccl/config.hpp"
 #include "compat/nccl/device.hpp"
@@ -14,7 +16,11 @@ struct Group {
   int depth = 0;
   ncclResult_t failure = ncclSuccess;
   std::vector<Pending> pending;
-  std::vector<std::function<ncclResult_t()>> makers;
+  struct Maker {
+    std::function<ncclResult_t()> run;
+    ncclComm_t of = nullptr;
+  };
+  std::vector<Maker> makers;
 };
 thread_local Group t_group;
 
@@ -30,8 +36,26 @@ void settle(const std::vector<Pending>& pending) {
   }
 }
 
+/// Those of one communicator, in their order, until one fails.
+std::vector<std::function<ncclResult_t()>> in_rows(const std::vector<Group::Maker>& makers) {
+  std::vector<std::function<ncclResult_t()>> rows;
+  std::map<ncclComm_t, std::vector<std::function<ncclResult_t()>>> of;
+  for (const Group::Maker& maker : makers) {
+    maker.of != nullptr ? of[maker.of].push_back(maker.run) : rows.push_back(maker.run);
+  }
+  for (auto& [comm, row] : of) {
+    rows.push_back([row = std::move(row)] {
+      ncclResult_t result = ncclSuccess;
+      for (size_t i = 0; i < row.size() && result == ncclSuccess; ++i) result = row[i]();
+      return result;
+    });
+  }
+  return rows;
+}
+
 /// Runs them side by side, since they may wait for each other: a thread may have several ranks of one communicator.
-ncclResult_t run_all(const std::vector<std::function<ncclResult_t()>>& makers) {
+ncclResult_t run_all(const std::vector<Group::Maker>& group) {
+  const std::vector<std::function<ncclResult_t()>> makers = in_rows(group);
   if (makers.empty()) return ncclSuccess;
   struct Outcome {
     ncclResult_t result = ncclSuccess;
@@ -87,7 +111,7 @@ void note_in_group(ncclResult_t result) {
   if (t_group.depth > 0 && result != ncclInProgress && t_group.failure == ncclSuccess) t_group.failure = result;
 }
 
-void add_maker(std::function<ncclResult_t()> maker) { t_group.makers.push_back(std::move(maker)); }
+void add_maker(std::function<ncclResult_t()> maker, ncclComm_t of) { t_group.makers.push_back({std::move(maker), of}); }
 
 void add_pending(Pending pending) { t_group.pending.push_back(pending); }
 

@@ -68,7 +68,13 @@ ncclComm* make_handle() {
 void retire_handle(ncclComm* handle) {
   {
     const std::lock_guard lock(handle->mutex);
+    // Their communicator is gone, and with it what others could write to: the handles remain to be freed.
+    for (const auto& [window, of] : handle->windows) {
+      if (of.host != nullptr) tuttiWindowDeregister(of.host);
+    }
+    for (const tuttiWindow_t window : handle->signals) tuttiWindowDeregister(window);
     handle->windows.clear();
+    handle->signals = decltype(handle->signals)();
     handle->late_scalars = decltype(handle->late_scalars)();  // frees its memory, which `= {}` would keep
   }
   give_back(handle, ncclComm::State::Gone);

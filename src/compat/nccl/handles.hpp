@@ -19,11 +19,18 @@ struct ncclComm {
   std::atomic<bool> revoked{false};
   int device = -1;             ///< CUDA's number; -1: none
   tuttiComm_t comm = nullptr;  ///< constant while Live
+  int contexts = 1;            ///< of one-sided calls (numRmaCtx), …
+  int signals_of_each = 8;     ///< … with so many signals (numRmaSig)
   std::mutex mutex;            ///< guards what follows
   /// Operators whose scalar, on the host, is read at each call: its address and type; null: destroyed.
   std::vector<std::pair<const void*, tuttiDataType_t>> late_scalars;
-  std::map<ncclWindow_t, void*> windows;  ///< the buffers of those that are registered
-  bool grows = false;                     ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
+  struct Window {
+    void* buffer = nullptr;        ///< of this rank
+    tuttiWindow_t host = nullptr;  ///< null: of memory of a GPU, or of no use: one-sided calls do not know it
+  };
+  std::map<ncclWindow_t, Window> windows;  ///< those that are registered
+  std::vector<tuttiWindow_t> signals;      ///< count signals; made with the first window of host memory
+  bool grows = false;                      ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
 };
 
 namespace tutti::nccl {
@@ -100,8 +107,9 @@ struct Pending {
   ncclComm_t* out;
 };
 void add_pending(Pending pending);
-/// Makes a communicator at the end of the group, beside those of the group's other calls: handle->comm.
-void add_maker(std::function<ncclResult_t()> maker);
+/// Something that all ranks do and wait for each other in, such as making a communicator, at the end of the group,
+/// beside those of the group's other calls. Those of one communicator, if it is given, run in their order.
+void add_maker(std::function<ncclResult_t()> maker, ncclComm_t of = nullptr);
 
 /// What any exception means. Call within a catch clause.
 ncclResult_t of_exception(ncclComm_t comm) noexcept;

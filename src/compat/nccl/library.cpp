@@ -1,4 +1,4 @@
-// The library, memory, registration and windows, and what can be said of a communicator.
+// The library, memory and its registration, and what can be said of a communicator.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include "compat/nccl/environment.hpp"
 #include "compat/nccl/handles.hpp"
 #include "compat/nccl/making.hpp"
+#include "compat/nccl/registering.hpp"
 
 namespace tutti::nccl {
 namespace {
@@ -25,19 +26,13 @@ constexpr std::array<const char*, ncclNumResults> kTexts = {
     "in progress",
     "a wait passed its deadline"};
 
-/// `registration` is 0 where peers cannot read the buffer in place: calls with it work as without; the log says why.
+}  // namespace
+
 ncclResult_t add_buffer(ncclComm_t comm, const void* buffer, size_t size, uint64_t& registration) {
   const tuttiResult_t result = tuttiCommRegister(comm->comm, buffer, size, &registration);
   if (result != tuttiUnsupported) return done(result, comm);
   tuttiLog("info", (std::string("the buffer is not registered: ") + tuttiGetLastError()).c_str());
   return ncclSuccess;
-}
-
-/// NULL: there is none, since nothing would be gained.
-void keep_window(ncclComm& comm, ncclWindow_t window, void* buffer) {
-  if (window == nullptr) return;
-  const std::lock_guard lock(comm.mutex);
-  comm.windows[window] = buffer;
 }
 
 void check_range(const void* buffer, size_t size) {
@@ -48,7 +43,6 @@ void check_range(const void* buffer, size_t size) {
   }
 }
 
-}  // namespace
 }  // namespace tutti::nccl
 
 using namespace tutti::nccl;  // NOLINT: this file is the border
@@ -114,47 +108,6 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* ha
                  [&] { return done(tuttiCommDeregister(live(comm).comm, reinterpret_cast<uintptr_t>(handle)), comm); });
 }
 
-TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
-               int flags) {
-  return guarded(comm, [&] {
-    live(comm);
-    check_range(buffer, size);
-    constexpr int kKnown =
-        NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
-    if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
-    required(window, "win") = nullptr;
-    uint64_t registration = 0;
-    const ncclResult_t result = add_buffer(comm, buffer, size, registration);
-    *window = reinterpret_cast<ncclWindow_t>(registration);
-    keep_window(*comm, *window, buffer);
-    return result;
-  });
-}
-
-TUTTI_NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t window) {
-  return guarded(comm, [&] {
-    ncclComm& handle = live(comm);
-    const ncclResult_t result = done(tuttiCommDeregister(handle.comm, reinterpret_cast<uintptr_t>(window)), comm);
-    if (result != ncclSuccess) return result;
-    const std::lock_guard lock(handle.mutex);
-    handle.windows.erase(window);
-    return ncclSuccess;
-  });
-}
-
-TUTTI_NCCL_API(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t window, void** pointer) {
-  return guarded(comm, [&] {
-    ncclComm& handle = live(comm);
-    void*& out = required(pointer, "outUserPtr");
-    if (window == nullptr) refuse_argument("win is NULL, as ncclCommWindowRegister returns it where nothing is gained");
-    const std::lock_guard lock(handle.mutex);
-    const auto found = handle.windows.find(window);
-    if (found == handle.windows.end()) refuse_argument("win is no window of this communicator");
-    out = found->second;
-    return ncclSuccess;
-  });
-}
-
 // Tutti counts no memory of GPUs; a communicator without a GPU has none.
 TUTTI_NCCL_API(ncclResult_t, ncclCommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded(comm, [&] {
@@ -181,8 +134,9 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommQueryProperties, ncclComm_t comm, CommPrope
     if (result == ncclSuccess) result = done(tuttiCommGetName(handle.comm, &name), comm);
     if (result != ncclSuccess) return ready(result);
     known.cudaDev = known.nvmlDev = handle.device;
-    known.nLsaTeams = known.nRanks;          // no rank is given another's device memory
-    known.commHash = 14695981039346656037u;  // FNV-1a
+    known.nLsaTeams = known.nRanks;            // no rank is given another's device memory
+    known.hostRmaSupport = handle.device < 0;  // of memory of GPUs there is none
+    known.commHash = 14695981039346656037u;    // FNV-1a
     for (const char* c = name; *c != '\0'; ++c)
       known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
     const size_t begin = offsetof(CommProperties, rank), end = std::min(properties->size, sizeof known);

@@ -17,6 +17,7 @@
 
 namespace tutti_torch {
 
+class Window;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
@@ -113,6 +114,14 @@ class Group : public c10d::Backend {
   void count_deliveries(bool on) { counting_ = on; }
   tuttiCallInfo last_call();
 
+  // ---- windows (window.hpp)
+  /// The communicator of the host, once all that was queued has run. `call` is for the error of a group that was shut
+  /// down.
+  tuttiComm_t in_turn(const char* call);
+  /// Until it is closed, or the group has left.
+  void hold(std::shared_ptr<Window> window);
+  void release(const Window* window);
+
  private:
   /// On tensors of the host: queues `body`, or runs it here if the caller waits for it anyway. On those of a GPU:
   /// enqueues it. `Options`: its time-out, and whether the caller waits.
@@ -171,6 +180,7 @@ class Group : public c10d::Backend {
   };
   std::optional<Batch> batch_;
   std::map<std::string, uint64_t> deliveries_;
+  std::map<const Window*, std::shared_ptr<Window>> windows_;  // that are open
 };
 
 // NOLINTEND(modernize-use-override)

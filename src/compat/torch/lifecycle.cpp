@@ -12,6 +12,7 @@
 #include "compat/torch/memory.hpp"
 #include "compat/torch/python.hpp"
 #include "compat/torch/rendezvous.hpp"
+#include "compat/torch/window.hpp"
 #include "tutti/check.hpp"
 
 namespace tutti_torch {
@@ -97,6 +98,11 @@ Group::~Group() {
 
 void Group::shutdown() {
   if (left_.exchange(true)) return;
+  std::map<const Window*, std::shared_ptr<Window>> windows;  // their tensors are needed until the group has left
+  {
+    const std::lock_guard lock(mutex_);
+    windows.swap(windows_);
+  }
   const WithoutGil without;
   const std::string unreceived = point_to_point_->close();
   queue_.drain();
@@ -190,6 +196,27 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
 }
 
 // ---- operations
+
+tuttiComm_t Group::in_turn(const char* call) {
+  check_usable(call);
+  if (!queue_.idle()) queue_.drain();
+  return comm_;
+}
+
+void Group::hold(std::shared_ptr<Window> window) {
+  const std::lock_guard lock(mutex_);
+  const Window* const key = window.get();
+  windows_[key] = std::move(window);
+}
+
+void Group::release(const Window* window) {
+  std::shared_ptr<Window> last;  // it may hold the group
+  const std::lock_guard lock(mutex_);
+  const auto found = windows_.find(window);
+  if (found == windows_.end()) return;
+  last = std::move(found->second);
+  windows_.erase(found);
+}
 
 void Group::check_usable(const char* call) const {
   if (left_) {

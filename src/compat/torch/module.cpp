@@ -8,6 +8,7 @@
 
 #include "compat/torch/group.hpp"
 #include "compat/torch/memory.hpp"
+#include "compat/torch/window.hpp"
 #include "tutti/check.hpp"
 #include "tutti/tutti.h"
 
@@ -81,8 +82,40 @@ void define_group(py::module_& module) {
       .def_property_readonly("options", &Group::getBackendOptions);
 }
 
+/// tutti_torch.Window.
+void define_window(py::module_& module) {
+  using tutti_torch::Window;
+  const auto peer = py::arg("peer");
+  const auto offset = py::arg("offset") = 0;
+  const auto signal = py::arg("signal") = 0;
+  py::class_<Window, std::shared_ptr<Window>>(module, "Window", "docs/pytorch.md says how to use it.")
+      .def_property_readonly("tensor", &Window::part, "This rank's part.")
+      .def("size", &Window::size, peer, "Elements of the peer's part.")
+      .def("put", &Window::put, py::arg("tensor"), peer, offset, "Writes the tensor into the peer's part.")
+      .def("put_signal", &Window::put_signal, py::arg("tensor"), peer, offset, signal, "put, then signal.")
+      .def("get", &Window::get, py::arg("into"), peer, offset, "Reads the peer's part into the tensor.")
+      .def("signal", &Window::signal, peer, signal, "Sends a signal, after all that this rank has put.")
+      .def("wait_signal", &Window::wait_signal, peer, signal, py::arg("count") = 1,
+           "Waits for so many more signals of the peer.")
+      .def("atomic_add", &Window::atomic_add, py::arg("value"), peer, offset,
+           "Adds to an int64 of the peer's part, and returns what it was.")
+      .def("atomic_compare_swap", &Window::atomic_compare_swap, py::arg("expected"), py::arg("desired"), peer, offset,
+           "Replaces an int64 of the peer's part if it is as expected, and returns what it was.")
+      .def("flush", &Window::flush, py::arg("peer") = TUTTI_ALL_PEERS, "Returns when what was put is in place.")
+      .def("barrier", &Window::barrier, "flush, then a barrier of the group.")
+      .def("close", &Window::close, "Ends it, on all ranks.")
+      .def("__enter__", [](const std::shared_ptr<Window>& window) { return window; })
+      .def("__exit__", [](Window& window, const py::object& type, const py::object&, const py::object&) {
+        if (type.is_none()) window.close();  // after an exception other ranks may not come
+      });
+  module.def("window", [](const c10::intrusive_ptr<c10d::Backend>& backend, const at::Tensor& tensor) {
+    return Window::make(c10::intrusive_ptr<Group>::reclaim_copy(&group_of(backend)), tensor);
+  });
+}
+
 PYBIND11_MODULE(_C, module) {
   define_group(module);
+  define_window(module);
   module.def("make_group", &make_group);
   module.def("end_all", &tutti_torch::end_all);
   module.def("version", &tuttiGetVersion);

@@ -49,8 +49,8 @@ UniqueId id_of(const Member& maker, const Key& key) {
   return id;
 }
 
-void open_server(ControlThread& control, const Key& key) {
-  const auto server = std::make_shared<RendezvousServer>(control, public_name(key));
+void open_server(ControlThread& control, const Key& key, Places places) {
+  const auto server = std::make_shared<RendezvousServer>(control, public_name(key), nullptr, std::move(places));
   if (control.add_server(key, server)) control.loop().post([server] { server->open(); });
 }
 

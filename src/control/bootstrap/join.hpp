@@ -18,6 +18,6 @@ std::string explain_unreachable(const std::string& failure, const std::vector<Ad
 /// What an id says of its maker's process.
 UniqueId id_of(const Member& maker, const Key& key);
 /// Opens a rendezvous server, unless this process has it already.
-void open_server(ControlThread& control, const Key& key);
+void open_server(ControlThread& control, const Key& key, Places places = {});
 
 }  // namespace tutti::control

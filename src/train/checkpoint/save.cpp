@@ -1,50 +1,172 @@
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "train/checkpoint/files.hpp"
+#include "train/checkpoint/rank_state.hpp"
+#include "train/core/clock.hpp"
 #include "tutti/train/checkpoint.hpp"
 
 namespace tutti::train {
 namespace {
 
-constexpr size_t kKept = 2;  // checkpoints of a folder
-
-/// Appends `count` elements of each array, from `first` of the piece on.
-std::string append(Writer& file, Device& device, const StatePiece& piece, size_t first, size_t count) {
-  std::vector<float> values(kArrays * count);
-  const Span arrays[kArrays] = {piece.master, piece.moment1, piece.moment2};
-  for (size_t i = 0; i < kArrays; ++i) {
-    const Span part = arrays[i].part(first, count);
-    device.download(values.data() + i * count, part.data, part.bytes());
-  }
-  const Bytes bytes = std::as_bytes(std::span(values));
-  file.append(bytes);
-  return checksum(bytes);
-}
+constexpr size_t kKept = 2;             // checkpoints of a folder
+constexpr int kLookMs = 10;             // between two looks for the files of other ranks
+constexpr double kOthersSeconds = 600;  // for their files to come
 
 /// This rank's two files.
-void write_rank(const Path& folder, const CheckpointPart& part) {
-  nlohmann::json pieces = nlohmann::json::array();
-  Writer file(rank_file(folder, part.world.rank(), "bin"));
-  for (const StatePiece& piece : part.data_parallel.state()) {
-    const size_t first = piece.saved_first, last = first + piece.saved_count;
-    for (const Parameter& p : part.units[piece.unit].layout->parameters()) {
-      const size_t from = std::max(first, p.offset), to = std::min(last, p.offset + p.count);
-      const bool others_too = !p.sharded() && !p.expert;  // all tensor-parallel ranks hold it
-      if (from >= to || (others_too && part.tp_rank != 0)) continue;
-      const size_t offset = file.size();
-      std::string checksum = append(file, part.device, piece, from - piece.first, to - from);
-      const Box box{p.full, p.start, p.shape, from - p.offset, to - from};
-      pieces.push_back(Saved{box, p.name, std::move(checksum), offset});
-    }
+void write_rank(const Path& folder, int rank, RankState state) {
+  Writer file(rank_file(folder, rank, "bin"));
+  for (Saved& piece : state.pieces) {
+    const Bytes bytes = state.bytes_of(piece);
+    piece.checksum = checksum(bytes);
+    file.append(bytes);
   }
   file.sync();
-  write_json(rank_file(folder, part.world.rank(), "json"), pieces);
+  write_json(rank_file(folder, rank, "json"), state.pieces);
+}
+
+/// A rank that cannot write says so by an empty file, if it can do that.
+void mark_failed(const Path& folder, int rank) {
+  try {
+    Writer(rank_file(folder, rank, "failed"));
+  } catch (const Error&) {  // then the others wait
+  }
+}
+
+/// True if the rank's files are there and whole. Throws if it has failed.
+bool is_written(const Path& folder, int rank) {
+  if (std::filesystem::exists(rank_file(folder, rank, "failed"))) {
+    throw Error(Code::PeerFailed, fmt::format("checkpoint: rank {} could not write its part", rank));
+  }
+  try {
+    if (!std::filesystem::exists(rank_file(folder, rank, "json"))) return false;
+    read_json(rank_file(folder, rank, "json"));
+    return true;
+  } catch (const Error&) {  // it is being written
+    return false;
+  }
+}
+
+void complete(const Path& folder, const Path& partial, const CheckpointOf& of, int ranks) {
+  write_json(partial / "manifest.json", {{"format", kFormat},
+                                         {"version", kVersion},
+                                         {"step", of.step},
+                                         {"model", of.model},
+                                         {"run", of.run},
+                                         {"ranks", ranks}});
+  sync_folder(partial);
+  std::filesystem::rename(partial, step_folder(folder, of.step));
+  sync_folder(folder);
+  const std::vector<int64_t> steps = steps_in(folder);
+  for (size_t i = kKept; i < steps.size(); ++i) std::filesystem::remove_all(step_folder(folder, steps[i]));
 }
 
 }  // namespace
+
+RankState copy_state(const CheckpointPart& part) {
+  RankState state;
+  for (const StatePiece& piece : part.data_parallel.state()) {
+    const size_t first = piece.saved_first, last = first + piece.saved_count;
+    for (const Parameter& p : part.units[piece.unit].layout->parameters()) {
+      const size_t from = std::max(first, p.offset), to = std::min(last, p.offset + p.count), count = to - from;
+      const bool others_too = !p.sharded() && !p.expert;  // all tensor-parallel ranks hold it
+      if (from >= to || (others_too && part.tp_rank != 0)) continue;
+      const size_t at = state.values.size();
+      state.values.resize(at + kArrays * count);
+      const Span arrays[kArrays] = {piece.master, piece.moment1, piece.moment2};
+      for (size_t i = 0; i < kArrays; ++i) {
+        const Span source = arrays[i].part(from - piece.first, count);
+        part.device.download(state.values.data() + at + i * count, source.data, source.bytes());
+      }
+      state.pieces.push_back(Saved{{p.full, p.start, p.shape, from - p.offset, count}, p.name, "", at * sizeof(float)});
+    }
+  }
+  return state;
+}
+
+/// On a thread of its own: this rank's files, and on rank 0, when those of all ranks are there, the rest.
+struct BackgroundSave::Work {
+  Path folder, partial;
+  CheckpointOf of;
+  int rank, ranks;
+  RankState state;
+  std::atomic<bool> stop{false};
+  std::optional<Error> failure;
+  std::thread thread;
+
+  void run() {
+    try {
+      write_rank(partial, rank, std::move(state));
+      if (rank == 0) await_others();
+    } catch (const Error& error) {
+      failure = error;
+    } catch (const std::exception& error) {  // of the file system
+      failure = Error(Code::SystemError, fmt::format("checkpoint: {}", error.what()));
+    }
+    if (failure) mark_failed(partial, rank);
+  }
+  void await_others() {
+    const double until = now() + kOthersSeconds;
+    for (int other = 1; other < ranks;) {
+      if (is_written(partial, other)) {
+        ++other;
+        continue;
+      }
+      if (stop) throw Error(Code::Aborted, "checkpoint: it was given up");
+      if (now() > until) {
+        throw Error(Code::Timeout,
+                    fmt::format("checkpoint: rank {} has not written its part to {} in {} s: do all ranks "
+                                "see the same folder?",
+                                other, partial.string(), kOthersSeconds));
+      }
+      poll(nullptr, 0, kLookMs);
+    }
+    complete(folder, partial, of, ranks);
+  }
+};
+
+BackgroundSave::BackgroundSave(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part)
+    : work_(std::make_unique<Work>()) {
+  const Path whole = step_folder(folder, of.step);
+  work_->folder = folder;
+  work_->partial = whole.string() + ".partial";
+  work_->of = of;
+  work_->rank = part.world.rank();
+  work_->ranks = part.world.size();
+  all_or_none(part.world, [&] {
+    if (work_->rank != 0) return;
+    if (std::filesystem::exists(whole)) {
+      throw Error(Code::InvalidArgument,
+                  fmt::format("checkpoint: {} is there already: remove it, or choose another folder", whole.string()));
+    }
+    remove_partial(folder);
+    std::filesystem::create_directories(work_->partial);
+    sync_folder(std::filesystem::absolute(folder).parent_path());
+  });
+  work_->state = copy_state(part);
+  work_->thread = std::thread([work = work_.get()] { work->run(); });
+}
+
+BackgroundSave::~BackgroundSave() {
+  if (work_ == nullptr) return;
+  work_->stop = true;
+  if (work_->thread.joinable()) work_->thread.join();
+}
+
+void BackgroundSave::finish(Collectives& world) {
+  work_->thread.join();
+  all_or_none(world, [&] {
+    if (work_->failure) throw Error(*work_->failure);
+  });
+}
+
+int64_t BackgroundSave::step() const { return work_->of.step; }
 
 std::optional<int64_t> newest_checkpoint(const std::string& folder) {
   const std::vector<int64_t> steps = steps_in(folder);
@@ -52,34 +174,27 @@ std::optional<int64_t> newest_checkpoint(const std::string& folder) {
 }
 
 void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part) {
-  const Path complete = step_folder(folder, of.step);
-  const Path partial = complete.string() + ".partial";
-  const bool leads = part.world.rank() == 0;
-  all_or_none(part.world, [&] {
-    if (!leads) return;
-    if (std::filesystem::exists(complete)) {
-      throw Error(
-          Code::InvalidArgument,
-          fmt::format("checkpoint: {} is there already: remove it, or choose another folder", complete.string()));
+  BackgroundSave(folder, of, part).finish(part.world);
+}
+
+void try_folder(const std::string& folder, Collectives& world) {
+  all_or_none(world, [&] {
+    std::filesystem::create_directories(folder);
+    const Path file = Path(folder) / fmt::format("try-{:05d}", world.rank());
+    const auto remove = [&file] {
+      std::error_code ignored;
+      std::filesystem::remove(file, ignored);
+    };
+    try {
+      Writer probe(file);
+      const std::vector<std::byte> bytes(4096);
+      probe.append(bytes);
+      probe.sync();
+    } catch (...) {
+      remove();
+      throw;
     }
-    remove_partial(folder);
-    std::filesystem::create_directories(partial);
-    sync_folder(std::filesystem::absolute(folder).parent_path());
-  });
-  all_or_none(part.world, [&] { write_rank(partial, part); });
-  all_or_none(part.world, [&] {
-    if (!leads) return;
-    write_json(partial / "manifest.json", {{"format", kFormat},
-                                           {"version", kVersion},
-                                           {"step", of.step},
-                                           {"model", of.model},
-                                           {"run", of.run},
-                                           {"ranks", part.world.size()}});
-    sync_folder(partial);
-    std::filesystem::rename(partial, complete);
-    sync_folder(folder);
-    const std::vector<int64_t> steps = steps_in(folder);
-    for (size_t i = kKept; i < steps.size(); ++i) std::filesystem::remove_all(step_folder(folder, steps[i]));
+    remove();
   });
 }
 

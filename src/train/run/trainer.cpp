@@ -115,6 +115,21 @@ void Trainer::save(const std::string& folder) {
   save_checkpoint(folder, {done_, facts_of(options_), facts_of_run()}, checkpoint_part());
 }
 
+std::unique_ptr<BackgroundSave> Trainer::begin_save(const std::string& folder) {
+  return std::make_unique<BackgroundSave>(folder, CheckpointOf{done_, facts_of(options_), facts_of_run()},
+                                          checkpoint_part());
+}
+
+void Trainer::snapshot(Snapshots& snapshots) {
+  snapshots.take({done_, facts_of(options_), facts_of_run()}, checkpoint_part());
+}
+
+bool Trainer::restore(Snapshots& snapshots) {
+  const auto of = snapshots.restore(facts_of(options_), checkpoint_part());
+  if (of) done_ = of->step;
+  return of.has_value();
+}
+
 std::string Trainer::resume(const std::string& folder) {
   const CheckpointOf of = load_checkpoint(folder, facts_of(options_), checkpoint_part());
   done_ = of.step;

@@ -33,6 +33,20 @@ json enter(int64_t at, int call, const std::string& text = "all_reduce(count=4, 
 }
 json leave(int64_t at) { return {"leave", at, 0}; }
 
+TEST(TraceCalls, OnWindowsAreNoCollectivesOrTransfers) {
+  const json put{"enter", 10, 1, "put(8 bytes, to rank 1)", 8, 1, "on"};
+  const json flush{"enter", 50, 2, "flush()", 0, -1, "on"};
+  const ProcessCalls process = read_trace(page_with({put, leave(40), flush, leave(60)}));
+  const std::vector<TracedCall>& calls = process.ranks.front().calls;
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].kind, TracedCall::Kind::OneSided);
+  EXPECT_EQ(calls[0].peer, 1);
+  EXPECT_EQ(calls[0].left, 40);
+  EXPECT_EQ(calls[1].peer, -1);
+  const json picture = json::parse(chrome_trace({process, read_trace(page_with({put, leave(45)}, 1))}));
+  for (const json& event : picture.at("traceEvents")) EXPECT_NE(event.at("ph"), "s") << "no arrows: " << event;
+}
+
 TEST(TraceCalls, BeginAndEndWithTheirEvents) {
   const ProcessCalls process = read_trace(page_with({leave(1),  // of a call that the ring no longer has
                                                      enter(10, 1),

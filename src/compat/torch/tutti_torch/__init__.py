@@ -17,7 +17,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-__all__ = ["count_deliveries", "counters", "empty", "last_call", "mapped_memory"]
+__all__ = ["count_deliveries", "counters", "empty", "last_call", "mapped_memory", "window"]
 
 
 def __dir__():
@@ -109,6 +109,15 @@ def _serves(group):
         return _backend(group).name() == "tutti"
     except RuntimeError:  # it has no backend for host tensors
         return False
+
+
+def window(tensor, group=None):
+    """Makes a contiguous tensor of the CPU one that all ranks of the group write and read, without a call of its rank.
+
+    All ranks call it, at the same place among their calls, with tensors of one dtype and any length. Best are those of
+    `empty`: ranks of the host write them directly. Returns a Window, whose close() all ranks call too.
+    """
+    return _native().window(_backend(group), tensor)
 
 
 def last_call(group=None):

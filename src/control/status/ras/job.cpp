@@ -53,7 +53,8 @@ uint64_t count_of(const RankStatus& rank, Collective collective) {
 Rank rank_of(const RankStatus& status, const Place& place) {
   Rank rank{.rank = status.rank, .place = place};
   rank.error = status.failure.empty() ? 0 : std::max(1, nccl_code(status.failure_code));
-  if (static_cast<Code>(status.failure_code) == Code::Aborted) rank.state = State::Abort;
+  const auto code = static_cast<Code>(status.failure_code);
+  if (code == Code::Aborted || code == Code::Revoked) rank.state = State::Abort;
   constexpr Collective kOrder[] = {Collective::Broadcast, Collective::Reduce, Collective::AllGather,
                                    Collective::ReduceScatter, Collective::AllReduce};
   for (size_t i = 0; i < kCounted.size(); ++i) rank.counts[i] = count_of(status, kOrder[i]);

@@ -1,0 +1,238 @@
+"""A job over two hosts whose ranks are killed and stopped, whose cable is cut, and to which further processes come.
+
+    chaos_test.py BUILD [--seconds N] [--seed N] [--every FROM TO]
+
+The hosts are network namespaces with a cable between them; the job has three ranks on each (chaos_job.cpp). At random
+moments one of these things happens, and the job must get on within a minute. At the end every element of every result
+was right, no process, file or namespace is left, and memory and descriptors have not grown.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HEARTBEAT = 2  # seconds
+GETS_ON_WITHIN = 60  # seconds
+RANKS_EACH = 3
+NAMES = ("near", "far")
+ADDRESSES = ("10.98.0.1", "10.98.0.2")
+
+
+class Unavailable(Exception):
+    """There can be no such hosts here."""
+
+
+def command(*words, check=True):
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Unavailable(f"{words[0]} is missing") from None
+    if check and done.returncode != 0:
+        raise Unavailable(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+class Hosts:
+    """Two network namespaces and a cable."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            raise Unavailable("network namespaces need root")
+        self.spaces = [f"tc{os.getpid()}{name}" for name in NAMES]
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tutti-chaos-"))
+        self.launcher = self.folder / "on"
+        self.launcher.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {self.spaces[1]} "$@"\n')
+        self.launcher.chmod(0o755)
+        try:
+            for space in self.spaces:
+                command("ip", "netns", "add", space)
+                command("ip", "-n", space, "link", "set", "lo", "up")
+            command("ip", "-n", self.spaces[0], "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns",
+                    self.spaces[1])
+            for space, address in zip(self.spaces, ADDRESSES):
+                command("ip", "-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
+                command("ip", "-n", space, "link", "set", "eth0", "up")
+        except Unavailable:
+            self.remove()
+            raise
+
+    def cable(self, state):
+        command("ip", "-n", self.spaces[1], "link", "set", "eth0", state)
+
+    def remove(self):
+        for space in self.spaces:
+            command("ip", "netns", "del", space, check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def environment_of(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return {}
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
+
+
+def processes_of(program):
+    """The processes that run a program, by number."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "exe") == program:
+                    found.append(int(entry.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                pass
+    return found
+
+
+class Chaos:
+    def __init__(self, build, hosts, seed):
+        self.random = random.Random(seed)
+        self.hosts = hosts
+        # A copy, so that its processes are this job's alone.
+        self.program = str(hosts.folder / "chaos_job")
+        shutil.copy(build / "tests/elastic/tutti_chaos_job", self.program)
+        self.progress = hosts.folder / "progress"
+        self.log = open(hosts.folder / "log", "w+")
+        given = {"TUTTI_HEARTBEAT_TIMEOUT": str(HEARTBEAT), "TUTTI_INIT_TIMEOUT": "30", "TUTTI_TIMEOUT": "60",
+                 "TUTTI_ROOT_ADDR": ADDRESSES[0]}
+        self.env = {**{name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")}, **given}
+        words = ["ip", "netns", "exec", hosts.spaces[0], str(build / "tools/tutti"), "run", "--hosts",
+                 f"localhost:{RANKS_EACH},{ADDRESSES[1]}:{RANKS_EACH}", "--launcher", f"{hosts.launcher} {{host}}",
+                 "--restarts", "100000", "--notice", "60", "-v", "--", self.program, str(self.progress)]
+        self.job = subprocess.Popen(words, env=self.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.guests = []
+        self.counts = {}
+
+    def state(self):
+        """Step, ranks and generation; zeros before the first step."""
+        try:
+            return tuple(map(int, self.progress.read_text().split()))
+        except (FileNotFoundError, ValueError):
+            return 0, 0, 0
+
+    def await_progress(self, what):
+        before, end = self.state()[0], time.monotonic() + GETS_ON_WITHIN
+        while self.state()[0] <= before:
+            if self.job.poll() is not None:
+                raise AssertionError(f"the job has ended after: {what}")
+            if time.monotonic() > end:
+                raise AssertionError(f"no step in {GETS_ON_WITHIN} s after: {what}")
+            time.sleep(0.05)
+
+    def ranks(self):
+        return [pid for pid in processes_of(self.program) if "TUTTI_RANK" in environment_of(pid)]
+
+    # ---- what happens
+
+    def kill(self):
+        pid = self.random.choice(self.ranks())
+        os.kill(pid, signal.SIGKILL)
+        return f"process {pid} is killed"
+
+    def stop(self):
+        pid = self.random.choice(self.ranks())
+        os.kill(pid, signal.SIGSTOP)
+        return f"process {pid} is stopped"
+
+    def cut(self):
+        seconds = self.random.choice((0.5, HEARTBEAT + 2))
+        self.hosts.cable("down")
+        time.sleep(seconds)
+        self.hosts.cable("up")
+        return f"the cable was cut for {seconds} s"
+
+    def join(self):
+        ranks = self.ranks()
+        if not ranks:
+            return "nobody to join"
+        known = environment_of(ranks[0])
+        given = {name: known[name] for name in ("TUTTI_JOB", "TUTTI_KEY", "TUTTI_JOB_SERVER")}
+        words = ["ip", "netns", "exec", self.random.choice(self.hosts.spaces), self.program, str(self.progress)]
+        self.guests.append(subprocess.Popen(words, env={**self.env, **given}, stdin=subprocess.DEVNULL, stdout=self.log,
+                                            stderr=self.log))
+        return "a process joins"
+
+    def leave(self):
+        living = [guest for guest in self.guests if guest.poll() is None]
+        if not living:
+            return self.join()
+        guest = self.random.choice(living)
+        guest.kill()
+        guest.wait()
+        return "a process that had joined is killed"
+
+    def run(self, seconds, every):
+        self.await_progress("the start")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(self.random.uniform(*every))
+            happens = self.random.choice((self.kill, self.kill, self.stop, self.cut, self.join, self.leave))
+            self.counts[happens.__name__] = self.counts.get(happens.__name__, 0) + 1
+            begin = time.monotonic()
+            what = happens()
+            self.await_progress(what)
+            print(f"{what}: the next step {time.monotonic() - begin:.1f} s later; step, ranks, generation {self.state()}", flush=True)
+
+    def finish(self):
+        self.job.send_signal(signal.SIGTERM)
+        status = self.job.wait(120)
+        for guest in self.guests:
+            guest.wait(60)
+        self.log.seek(0)
+        text = self.log.read()
+        ends = re.findall(r"end: step (\d+), made (\d+), wrong (\d+), failures (\d+), generations (\d+), "
+                          r"KiB (\d+) (\d+), descriptors (\d+) (\d+)", text)
+        assert status == 0, f"the job ended with {status}"
+        assert len(ends) >= 2 * RANKS_EACH, f"{len(ends)} ranks have told their end"
+        assert all(int(end[2]) == 0 for end in ends), "a result was wrong"
+        assert len({end[0] for end in ends}) == 1, "ranks ended at different steps"
+        left = processes_of(self.program)
+        assert not left, f"processes {left} are left"
+        oldest = max(ends, key=lambda end: int(end[4]))
+        grown = int(oldest[6]) - int(oldest[5]), int(oldest[8]) - int(oldest[7])
+        print(f"{self.counts}: {ends[0][0]} steps, {len(ends)} ranks at the end; the oldest was in {oldest[4]} generations: "
+              f"memory {oldest[5]} to {oldest[6]} KiB, descriptors {oldest[7]} to {oldest[8]}")
+        assert grown[0] < 32 << 10, f"memory has grown by {grown[0]} KiB"
+        assert grown[1] < 40, f"descriptors have grown by {grown[1]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every", type=float, nargs=2, default=(5, 15))
+    options = parser.parse_args()
+    try:
+        hosts = Hosts()
+    except Unavailable as error:
+        print(f"skipped: {error}")
+        return 77
+    chaos = Chaos(options.build.resolve(), hosts, options.seed)
+    try:
+        chaos.run(options.seconds, options.every)
+        chaos.finish()
+    except BaseException:
+        chaos.log.seek(0)
+        sys.stderr.write(f"seed {options.seed}\n" + chaos.log.read()[-20000:])
+        chaos.job.kill()
+        for guest in chaos.guests:
+            guest.kill()
+        raise
+    finally:
+        time.sleep(0.5)
+        hosts.remove()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

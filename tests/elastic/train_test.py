@@ -1,0 +1,126 @@
+"""tutti train --restarts and --min-ranks: a lost rank costs seconds of work, and the curve is that of one run."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TUTTI = sys.argv[1]
+LIMIT = 120  # seconds until a hanging test fails
+SMALL = ["--layers", "2", "--width", "32", "--length", "32", "--batch", "12"]
+
+
+def losses(log):
+    """Loss by step; of steps that were made twice, the later one."""
+    lines = [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if "step" in line}
+
+
+def ranks_of(job):
+    """The job's processes: the launcher's guardian is none."""
+    listed = subprocess.run(["pgrep", "-P", str(job.pid), "-f", "launched"], capture_output=True, text=True).stdout.split()
+    return [int(pid) for pid in listed]
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = os.path.join(scratch.name, "checkpoints")
+        self.log = os.path.join(scratch.name, "log")
+
+    def start(self, *arguments):
+        job = subprocess.Popen([TUTTI, "train", *SMALL, "--json", self.log, *arguments], text=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(job.kill)
+        return job
+
+    def end(self, job):
+        out, errors = job.communicate(timeout=LIMIT)
+        self.assertEqual(job.returncode, 0, errors)
+        return out, errors
+
+    def undisturbed(self, steps):
+        log = self.log + ".whole"
+        done = subprocess.run([TUTTI, "train", *SMALL, "--json", log, "--steps", str(steps), "-n", "1"], capture_output=True,
+                              text=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return losses(log)
+
+    def await_steps(self, steps):
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(self.log) or len(losses(self.log)) < steps:
+            self.assertLess(time.monotonic(), end, "no steps")
+            time.sleep(0.05)
+
+    def expect_the_curve_of_one_run(self, steps, delta=1e-6):
+        seen, whole = losses(self.log), self.undisturbed(steps)
+        self.assertEqual(sorted(seen), list(range(1, steps + 1)))
+        self.assertLess(max(abs(seen[step] / whole[step] - 1) for step in whole), delta)
+
+    def test_any_rank_may_be_lost_and_is_replaced(self):
+        for zero, victim in ("3", 0), ("1", 2):
+            with self.subTest(zero=zero, victim=victim):
+                if os.path.exists(self.log):
+                    os.remove(self.log)
+                job = self.start("-n", "4", "--zero", zero, "--steps", "120", "--restarts", "1", "--snapshot-every", "0.2")
+                self.await_steps(40)
+                os.kill(ranks_of(job)[victim], signal.SIGKILL)
+                _, errors = self.end(job)
+                step = re.search(r"generation 2 of 4 ranks goes on after step (\d+), from copies in memory", errors)
+                self.assertTrue(step, errors)
+                self.assertGreater(int(step[1]), 0)
+                self.expect_the_curve_of_one_run(120)
+
+    def test_the_others_go_on(self):
+        job = self.start("-n", "4", "--zero", "2", "--steps", "120", "--min-ranks", "3", "--snapshot-every", "0.2")
+        self.await_steps(40)
+        os.kill(ranks_of(job)[1], signal.SIGKILL)
+        _, errors = self.end(job)
+        self.assertRegex(errors, r"generation 2 of 3 ranks goes on after step \d+, from copies in memory")
+        self.expect_the_curve_of_one_run(120)
+
+    def test_a_checkpoint_is_used_where_no_copies_are_left(self):
+        job = self.start("-n", "2", "--zero", "3", "--steps", "100000", "--restarts", "2", "--snapshot-every", "1000",
+                         "--save", self.folder, "--save-every", "5")
+        for line in job.stdout:
+            if "saved step 10" in line:
+                break
+        for rank in ranks_of(job):  # with all their copies
+            os.kill(rank, signal.SIGKILL)
+        for line in job.stderr:
+            if match := re.search(r"generation 2 of 2 ranks goes on after step (\d+), from the newest checkpoint", line):
+                self.assertGreaterEqual(int(match[1]), 10)
+                break
+        else:
+            self.fail("it did not go on")
+        job.send_signal(signal.SIGTERM)
+        self.end(job)
+
+    def test_sigterm_saves_and_the_run_goes_on_later(self):
+        job = self.start("-n", "2", "--zero", "1", "--steps", "100000", "--save", self.folder)
+        self.await_steps(20)
+        job.send_signal(signal.SIGTERM)
+        out, errors = job.communicate(timeout=LIMIT)
+        saved = re.search(r"saved step (\d+) in", out)
+        self.assertTrue(saved, out + errors)
+        step = int(saved[1])
+        self.end(self.start("-n", "3", "--steps", str(step + 10), "--save", self.folder, "--resume"))
+        self.expect_the_curve_of_one_run(step + 10)
+
+    def test_a_folder_that_cannot_be_written_is_refused_at_the_start(self):
+        job = self.start("-n", "2", "--steps", "100000", "--save", "/proc/nothing")
+        _, errors = job.communicate(timeout=LIMIT)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("/proc/nothing", errors)
+        self.assertFalse(losses(self.log) if os.path.exists(self.log) else {})
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

@@ -251,7 +251,7 @@ TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
 /// Signals of one window announce what was put into others, which may be reached in another way.
 TEST(Windows, ASignalFollowsWhatWasPutIntoOtherWindows) {
   each_rank([](const Member& me) {
-    constexpr size_t kWords = 2000;  // on their way when the signal is sent
+    constexpr size_t kWords = 20000;  // on their way when the signal is sent
     tuttiWindow_t empty = nullptr;
     OK(tuttiWindowRegister(me.comm, nullptr, 0, &empty));
     {

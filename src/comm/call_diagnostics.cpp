@@ -57,7 +57,7 @@ bool left_without(const std::vector<NumberedCall>& group, Rank peer, const contr
 /// "all_reduce(count=8, f32, sum), call 41", "send(count=4, f32, to rank 1)", "a group of 3 transfers beginning with …"
 std::string CallDiagnostics::describe_call() const {
   if (call_ != 0) return fmt::format("{}, call {}", describe(spec_), call_);
-  if (group_ == nullptr || group_->empty()) return other_.empty() ? "a call" : other_;
+  if (group_ == nullptr || group_->empty()) return other_ ? other_() : "a call";
   const std::string first = describe(group_->front().call.spec);
   return group_->size() == 1 ? first : fmt::format("a group of {} transfers beginning with {}", group_->size(), first);
 }
@@ -65,7 +65,7 @@ std::string CallDiagnostics::describe_call() const {
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string CallDiagnostics::prefix() const {
   const bool has_group = group_ != nullptr && !group_->empty();
-  if (call_ == 0 && !has_group && other_.empty()) return fmt::format("rank {}", endpoint_.rank());
+  if (call_ == 0 && !has_group && !other_) return fmt::format("rank {}", endpoint_.rank());
   const std::string by = call_ == 0 || *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
   return fmt::format("rank {}: {}{}", endpoint_.rank(), describe_call(), by);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -36,10 +37,14 @@ class CallDiagnostics final : public exec::Observer {
   /// … or a group of transfers, which must outlive the call.
   void begin(const std::vector<NumberedCall>& group) { begin(0, &group); }
 
-  /// … or another call, in words.
-  void begin_other(std::string call) {
+  /// … or another call. `describe` says it in words, if these are needed before end_other().
+  void begin_other(std::function<std::string()> describe) {
     begin(0, nullptr);
-    other_ = std::move(call);
+    other_ = std::move(describe);
+  }
+  void end_other() {
+    end();
+    other_ = nullptr;
   }
 
   /// The call has ended.
@@ -78,7 +83,7 @@ class CallDiagnostics final : public exec::Observer {
   void begin(uint64_t call, const std::vector<NumberedCall>* group) {
     call_ = call;
     group_ = group;
-    other_.clear();
+    other_ = nullptr;
     asked_ = kNoRank;
     board_.reset();
   }
@@ -116,8 +121,8 @@ class CallDiagnostics final : public exec::Observer {
   CallSpec spec_;               // the collective
   const char* algorithm_ = "";  // of the collective, once it is chosen
   const std::vector<NumberedCall>* group_ = nullptr;
-  std::string other_;     // where it is neither of the two
-  Rank asked_ = kNoRank;  // the peer whose board is being asked
+  std::function<std::string()> other_;  // where it is neither of the two: what to call it
+  Rank asked_ = kNoRank;                // the peer whose board is being asked
   std::future<std::optional<std::string>> answer_;
   std::optional<BoardAnswer> board_;  // the latest reply of asked_
 };

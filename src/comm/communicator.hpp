@@ -147,7 +147,10 @@ class Communicator {
   std::shared_ptr<Window> register_window(void* memory, uint64_t bytes, const Status& refusal);
   void deregister_window(Window& window);
   /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
-  void check(const OneSided& call) const;
+  void check(const OneSided& call) const {
+    if (!call.is_valid(ranks_)) [[unlikely]]
+      refuse(call);
+  }
   /// Runs it, and throws its error. By the thread whose ticket is served.
   void run(Window& window, const OneSided& call) {
     if (notes_) [[unlikely]]
@@ -227,11 +230,13 @@ class Communicator {
     CallTotal::add(total.sent, made.execution->sent());
     CallTotal::add(total.received, made.execution->received());
   }
+  [[noreturn]] void refuse(const OneSided& call) const;
   void run_unnoted(Window& window, const OneSided& call);
   void run_noted(Window& window, const OneSided& call);
+  static bool carry_out_directly(rma::Window& parts, const OneSided& call);
   void carry_out(rma::Window& parts, const OneSided& call) const;
+  bool take_soon(Window& window, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
-  bool take_signals(Window& window, const OneSided& call) const;
   [[noreturn]] void fail_one_sided(const OneSided& call, const Error& error);
   void close_window(Window& window);
   void leave_windows();

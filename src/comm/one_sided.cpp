@@ -15,7 +15,7 @@ namespace {
 
 using What = OneSided::What;
 
-constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
+constexpr int kReads = 1000;  // of a signal in a row, before pauses, one of which takes nearly as long as a line's way
 constexpr double kArrivesWithin = 1;   // seconds in which what a rank has sent before it left arrives
 constexpr double kLookForLeft = 5e-3;  // seconds of a wait from which on it asks whether the peer has left
 
@@ -27,6 +27,21 @@ std::span<std::byte> target_of(const OneSided& call) { return {static_cast<std::
 void put_word(void* into, uint64_t word) {
   if (into != nullptr) std::memcpy(into, &word, sizeof word);
 }
+
+/// What the agent does before and after a call is ordered with it.
+class Synchronized {
+ public:
+  explicit Synchronized(WindowServices* services) : services_(services) { synchronize(); }
+  ~Synchronized() { synchronize(); }
+  Synchronized(const Synchronized&) = delete;
+  Synchronized& operator=(const Synchronized&) = delete;
+
+ private:
+  void synchronize() const {
+    if (services_ != nullptr) services_->target->synchronize();
+  }
+  WindowServices* const services_;
+};
 
 }  // namespace
 
@@ -107,7 +122,7 @@ Status CallDiagnostics::left_without_signal(Rank peer) {
 
 // ---- the calls
 
-void Communicator::check(const OneSided& call) const {
+void Communicator::refuse(const OneSided& call) const {
   const auto refuse = [&](const std::string& why) {
     throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank(), describe(call), why);
   };
@@ -118,26 +133,27 @@ void Communicator::check(const OneSided& call) const {
     refuse("the source is NULL");
   }
   if (call.what == What::Get && call.into == nullptr && call.bytes > 0) refuse("the target is NULL");
-  if (call.what == What::WaitSignal && (call.count == 0 || call.count > kMaxSignals)) {
-    refuse(fmt::format("the count is from 1 to {}", kMaxSignals));
+  if (call.what == What::WaitSignal && (call.count == 0 || call.count > OneSided::kMaxSignals)) {
+    refuse(fmt::format("the count is from 1 to {}", OneSided::kMaxSignals));
   }
-  if ((call.what == What::Add || call.what == What::CompareSwap) && call.offset % sizeof(uint64_t) != 0) {
-    refuse("the offset is no multiple of 8");
-  }
+  throw_error(Code::InvalidArgument, "rank {}: {}: the offset is no multiple of 8", rank(), describe(call));
 }
 
+/// A call that loads and stores do without a long wait makes no system call, takes no lock and allocates nothing.
 void Communicator::run_unnoted(Window& window, const OneSided& call) {
-  if (call.what == What::WaitSignal && window.parts && take_signals(window, call)) {  // also after a failure
+  const Synchronized with_agent(windows_.get());
+  if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) {  // also after a failure
     return log_->totals.add_one_sided(call.what, 0);
   }
-  if (has_failed() || left_) unusable_status().throw_if_bad();
-  if (!window.parts)
+  if (has_failed() || left_) [[unlikely]]
+    unusable_status().throw_if_bad();
+  if (!window.parts) [[unlikely]]
     throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
   if (trace_->samples_one_sided(++one_sided_, call.bytes)) [[unlikely]]
     trace_->enter_one_sided(one_sided_, spec_of(call));
   if (call.what == What::WaitSignal) {
     await_signal(window, call);
-  } else {
+  } else if (!carry_out_directly(*window.parts, call)) {
     try {
       carry_out(*window.parts, call);
     } catch (const Error& error) {
@@ -155,12 +171,37 @@ void Communicator::fail_one_sided(const OneSided& call, const Error& error) {
   if (error.code() == Code::InvalidArgument || error.code() == Code::InvalidUsage) {
     throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
   }
-  diagnostics_.begin_other(describe(call));
+  diagnostics_.begin_other([&] { return describe(call); });
   const Status status =
       diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
-  diagnostics_.end();
+  diagnostics_.end_other();
   leave_trace();
   throw Error(status.code, status.text);
+}
+
+/// By loads and stores. False: nothing was done, since they cannot do it.
+[[gnu::always_inline]] inline bool Communicator::carry_out_directly(rma::Window& parts, const OneSided& call) {
+  uint64_t before = 0;
+  switch (call.what) {
+    case What::Put:
+      return parts.try_put(source_of(call), call.peer, call.offset);
+    case What::PutSignal:
+      return parts.try_put_signal(source_of(call), call.peer, call.offset, call.signal);
+    case What::Get:
+      return parts.try_get(target_of(call), call.peer, call.offset);
+    case What::Signal:
+      return parts.try_signal(call.peer, call.signal);
+    case What::Add:
+      if (!parts.try_add(call.operand, call.peer, call.offset, before)) return false;
+      return put_word(call.into, before), true;
+    case What::CompareSwap:
+      if (!parts.try_compare_swap(call.expected, call.operand, call.peer, call.offset, before)) return false;
+      return put_word(call.into, before), true;
+    case What::Flush:
+      return call.peer != OneSided::kAllPeers && parts.try_flush(call.peer);
+    default:
+      return false;
+  }
 }
 
 void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
@@ -188,20 +229,25 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
       if (call.peer != OneSided::kAllPeers) return flush(call.peer);
       for (Rank peer = 0; peer < ranks(); ++peer) flush(peer);
       return;
-    case What::Acquire:
-      return windows_->target->acquire();
+    case What::Acquire:  // run_unnoted() does
     case What::WaitSignal:
       return;
   }
 }
 
-/// Takes those that the call waits for, if they have arrived.
-bool Communicator::take_signals(Window& window, const OneSided& call) const {
-  uint64_t& taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
-  const auto& arrived = window.own->from(call.peer).arrived[call.signal];
-  if (arrived.load(std::memory_order_acquire) < taken + call.count) return false;
-  taken += call.count;
-  return true;
+/// Waits as long as threads spin, and yield without a look at the clock: a peer that answers at once needs no more.
+bool Communicator::take_soon(Window& window, const OneSided& call) const {
+  const auto take = [&] { return window.take(call.peer, call.signal, call.count); };
+  if (take()) return true;
+  for (int turn = 0; turn < kReads && backoff_.spins > 0; ++turn) {
+    if (take()) return true;
+  }
+  exec::Waiter waiter(backoff_);
+  for (uint32_t turn = 0; turn < backoff_.spins + machine_constants().untimed_yields; ++turn) {
+    if (take()) return true;
+    waiter.turn();
+  }
+  return false;
 }
 
 void Communicator::await_signal(Window& window, const OneSided& call) {
@@ -209,15 +255,15 @@ void Communicator::await_signal(Window& window, const OneSided& call) {
   const uint64_t taken = window.taken[static_cast<size_t>(call.peer)][call.signal];
   SignalWait wait(line, call, taken + call.count, {*windows_->target, failed_, backoff_, diagnostics_});
   board_->enter_one_sided(one_sided_key(one_sided_), spec_of(call));
-  diagnostics_.begin_other(describe(call));
+  diagnostics_.begin_other([&] { return describe(call); });
   wait.wait();
-  diagnostics_.end();
+  diagnostics_.end_other();
   if (!wait.status().ok()) {
     trace_->fail(*board_, wait.status().code);
     leave_trace();
   }
   wait.status().throw_if_bad();
-  take_signals(window, call);
+  window.take(call.peer, call.signal, call.count);
 }
 
 }  // namespace tutti::comm

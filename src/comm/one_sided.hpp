@@ -13,6 +13,7 @@ namespace tutti::comm {
 struct OneSided {
   using What = OneSidedCall;
   static constexpr Rank kAllPeers = -1;
+  static constexpr uint64_t kMaxSignals = uint64_t{1} << 62;
 
   What what = What::Flush;
   Rank peer = 0;                       ///< Flush: or kAllPeers
@@ -22,6 +23,27 @@ struct OneSided {
   uint64_t bytes = 0, offset = 0;      ///< in the peer's part
   uint64_t count = 0;                  ///< signals to wait for
   uint64_t operand = 0, expected = 0;  ///< of Add and CompareSwap
+
+  /// Communicator::check() finds the mistakes of one that is not.
+  bool is_valid(Rank ranks) const {
+    if (static_cast<uint32_t>(peer) >= static_cast<uint32_t>(ranks) && !(what == What::Flush && peer == kAllPeers)) {
+      return false;
+    }
+    switch (what) {
+      case What::Put:
+      case What::PutSignal:
+        return (source != nullptr || bytes == 0) && signal < rma::kSignals;
+      case What::Get:
+        return into != nullptr || bytes == 0;
+      case What::Add:
+      case What::CompareSwap:
+        return offset % sizeof(uint64_t) == 0;
+      case What::WaitSignal:
+        return signal < rma::kSignals && count - 1 < kMaxSignals;
+      default:
+        return signal < rma::kSignals;
+    }
+  }
 
   /// It runs last in a group. (Acquire follows a barrier: what other ranks have put before it is seen after it.)
   bool waits() const { return what == What::WaitSignal || what == What::Acquire; }

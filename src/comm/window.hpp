@@ -31,6 +31,14 @@ struct Window {
   /// By rank, as it was made: where its part is reached, or null, and its bytes. Any thread may read them.
   std::vector<std::pair<void*, uint64_t>> places;
   std::vector<std::array<uint64_t, rma::kSignals>> taken;  ///< signals that calls have waited for, by rank
+
+  /// Takes those that a call waits for, if they have arrived.
+  bool take(Rank from, uint32_t signal, uint64_t count) {
+    uint64_t& before = taken[static_cast<size_t>(from)][signal];
+    if (own->from(from).arrived[signal].load(std::memory_order_acquire) < before + count) return false;
+    before += count;
+    return true;
+  }
 };
 
 /// What a rank's windows share.

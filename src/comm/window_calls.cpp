@@ -23,8 +23,11 @@ std::string refusal_text(Code code, const std::string& why) {
   int code = 0;
   const char* const end = text.data() + text.size();
   const char* const why = std::from_chars(text.data(), end, code).ptr;
-  const bool is_known = code > static_cast<int>(Code::Ok) && code < static_cast<int>(Code::InProgress) && why != end;
-  if (!is_known) throw_error(Code::ProtocolError, "window_register(): rank {} has sent something else", rank);
+  const bool is_error =
+      code > static_cast<int>(Code::Ok) && code < kCodes && code != static_cast<int>(Code::InProgress);
+  if (!is_error || why == end) {
+    throw_error(Code::ProtocolError, "window_register(): rank {} has sent something else", rank);
+  }
   throw_error(static_cast<Code>(code), "window_register(): rank {} cannot take part: {}", rank,
               transports::printable_reply(std::string(why + 1, end)));
 }

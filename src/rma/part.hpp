@@ -16,12 +16,13 @@ enum class Closed : uint32_t {
 };
 
 /// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by
-/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests.
+/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests. Processors fetch
+/// lines in pairs: beside the signals, which the owner polls, there is nothing that the other one writes.
 struct SignalLine {
-  alignas(64) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
-  alignas(64) std::atomic<uint32_t> busy;               ///< it uses the part now
-  std::atomic<uint32_t> reaches;                        ///< it does so by loads and stores
-  alignas(64) std::atomic<Closed> closed;               ///< the part may not be used any more
+  alignas(128) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
+  alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
+  alignas(128) std::atomic<uint32_t> reaches;            ///< it does so by loads and stores
+  std::atomic<Closed> closed;                            ///< the part may not be used any more
 };
 
 /// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which
@@ -45,7 +46,7 @@ class Use {
 
 /// A rank's part of a window.
 struct Part {
-  static constexpr uint64_t kMagic = 0x31747261'70616d72;  // "rmapart1"
+  static constexpr uint64_t kMagic = 0x32747261'70616d72;  // "rmapart2"
 
   uint64_t magic = kMagic;
   uint64_t bytes = 0;

@@ -30,7 +30,9 @@ void Target::close() {
 
 bool Target::admit(Rank rank) {
   const std::lock_guard lock(mutex_);
-  return !closed_ && admitted_.insert(rank).second;
+  if (closed_ || !admitted_.insert(rank).second) return false;
+  served_.store(true, std::memory_order_release);
+  return true;
 }
 
 void Target::end(Rank rank) {

@@ -2,6 +2,7 @@
 // of other hosts send requests, which this process's agent carries out (rma/agent.hpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -33,8 +34,15 @@ class Target : public std::enable_shared_from_this<Target> {
   /// When it returns, no request on that part is carried out any more.
   void withdraw(uint64_t window);
 
-  /// What the agent has done before happens before the return: it works under the lock.
-  void acquire() { const std::lock_guard lock(mutex_); }
+  /// Does the agent work on parts of this rank, for ranks that do not reach them by loads and stores?
+  bool is_served() const { return served_.load(std::memory_order_acquire); }
+  /// What the agent has done before happens before the return, and what this thread has done happens before what the
+  /// agent does from now on: it works under the lock. (A peer, over which they hear of each other, is no part of the
+  /// language's order.)
+  void synchronize() {
+    if (!is_served()) return;
+    const std::lock_guard lock(mutex_);
+  }
   /// That rank's stream has ended: all that it has asked for has been carried out.
   bool has_ended(Rank rank);
 
@@ -60,6 +68,7 @@ class Target : public std::enable_shared_from_this<Target> {
   std::mutex mutex_;
   std::map<uint64_t, Exposed> parts_;
   std::set<Rank> admitted_, ended_;
+  std::atomic<bool> served_{false};  // some rank was admitted
   bool closed_ = false;
 };
 

@@ -34,13 +34,6 @@ SignalLine* make_signals(Rank ranks) {
   }
 }
 
-/// Words of the peer are read and written while it, and others, do so.
-std::atomic_ref<uint64_t> word_at(std::byte* memory, uint64_t offset) {
-  return std::atomic_ref(*reinterpret_cast<uint64_t*>(memory + offset));
-}
-
-void move_bytes(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
-
 constexpr double kGrace = 2;  // seconds for what uses a part to end: a copy, unless its process is stopped
 
 /// Those of this process.
@@ -146,7 +139,10 @@ bool OwnPart::cut_off() try {
 Window::Window(uint64_t number, transports::Wireup& wireup, Channels& channels, std::vector<Part> parts,
                Deadline deadline)
     : number_(number), wireup_(wireup), channels_(channels), parts_(std::move(parts)), peers_(parts_.size()) {
-  for (size_t peer = 0; peer < parts_.size(); ++peer) reach(static_cast<Rank>(peer), deadline);
+  for (size_t peer = 0; peer < parts_.size(); ++peer) {
+    peers_[peer].bytes = parts_[peer].bytes;
+    reach(static_cast<Rank>(peer), deadline);
+  }
 }
 
 /// Finds out whether loads and stores reach the peer's part.
@@ -221,12 +217,10 @@ void Window::check_open(Rank peer) const {
   if (closed != Closed::No) refuse(peer, closed);
 }
 
-/// work(), by loads and stores, unless the part is closed.
-template <class Work>
-void Window::use(Rank peer, Work&& work) {
-  const Use use(*peers_[peer].line);
-  if (!use.allowed()) refuse(peer, use.closed());
-  work();
+/// Of a part that could not be used, though its bytes are right: if loads and stores reach it, it is closed.
+void Window::refuse_if_closed(Rank peer) const {
+  const SignalLine* const line = peers_[peer].line;
+  if (line != nullptr) refuse(peer, line->closed.load(std::memory_order_acquire));
 }
 
 Request Window::request(Request::What what) const { return {.what = what, .window = number_}; }
@@ -263,8 +257,8 @@ uint64_t Window::ask(Rank peer, const Request& request, std::span<std::byte> int
 
 void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, double limit) {
   check(rank, offset, source.size());
-  const Peer& peer = peers_[rank];
-  if (peer.line != nullptr) return use(rank, [&] { move_bytes(peer.memory + offset, source.data(), source.size()); });
+  if (try_put(source, rank, offset)) return;
+  refuse_if_closed(rank);
   Request put = request(Request::What::Put);
   put.offset = offset;
   put.bytes = source.size();
@@ -273,8 +267,8 @@ void Window::put(std::span<const std::byte> source, Rank rank, uint64_t offset, 
 
 void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, double limit) {
   check(rank, offset, into.size());
-  const Peer& peer = peers_[rank];
-  if (peer.line != nullptr) return use(rank, [&] { move_bytes(into.data(), peer.memory + offset, into.size()); });
+  if (try_get(into, rank, offset)) return;
+  refuse_if_closed(rank);
   Request get = request(Request::What::Get);
   get.offset = offset;
   get.bytes = into.size();
@@ -282,12 +276,11 @@ void Window::get(std::span<std::byte> into, Rank rank, uint64_t offset, double l
 }
 
 void Window::signal(Rank rank, uint32_t signal, double limit) {
-  const Peer& peer = peers_[rank];
-  if (peer.line != nullptr) {
-    if (channels_.is_dirty(rank)) flush(rank, limit);  // what was put into other windows comes first
+  if (try_signal(rank, signal)) return;
+  if (peers_[rank].line != nullptr) {
+    flush(rank, limit);  // what was put into other windows comes first
     check_open(rank);
-    std::atomic<uint64_t>& arrived = peer.line->arrived[signal];  // stays, also when the part is closed
-    return arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    return peers_[rank].store_signal(signal);
   }
   Request request = this->request(Request::What::Signal);
   request.operand = signal;
@@ -296,11 +289,9 @@ void Window::signal(Rank rank, uint32_t signal, double limit) {
 
 uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, double limit) {
   check_word(rank, offset);
-  if (peers_[rank].line != nullptr) {
-    uint64_t before = 0;
-    use(rank, [&] { before = word_at(peers_[rank].memory, offset).fetch_add(operand); });
-    return before;
-  }
+  uint64_t before = 0;
+  if (try_add(operand, rank, offset, before)) return before;
+  refuse_if_closed(rank);
   Request add = request(Request::What::Add);
   add.offset = offset;
   add.operand = operand;
@@ -309,10 +300,9 @@ uint64_t Window::add(uint64_t operand, Rank rank, uint64_t offset, double limit)
 
 uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, uint64_t offset, double limit) {
   check_word(rank, offset);
-  if (peers_[rank].line != nullptr) {
-    use(rank, [&] { word_at(peers_[rank].memory, offset).compare_exchange_strong(expected, desired); });
-    return expected;
-  }
+  uint64_t before = 0;
+  if (try_compare_swap(expected, desired, rank, offset, before)) return before;
+  refuse_if_closed(rank);
   Request swap = request(Request::What::CompareSwap);
   swap.offset = offset;
   swap.operand = desired;

@@ -8,6 +8,8 @@
 // until those before it are carried out.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +21,7 @@
 
 #include "base/deadline.hpp"
 #include "link/segment.hpp"
+#include "reduce/fold.hpp"
 #include "rma/channel.hpp"
 #include "rma/part.hpp"
 #include "rma/target.hpp"
@@ -94,20 +97,74 @@ class Window {
   /// Throws Error(InvalidUsage) if the peer is known to have no part any more.
   void check_open(Rank peer) const;
 
+  // The same where loads and stores reach the peer's part. False: nothing was done, and the functions above do it, or
+  // say why it cannot be done.
+  [[gnu::always_inline]] bool try_put(std::span<const std::byte> source, Rank peer, uint64_t offset) {
+    return use_bytes(peer, offset, source.size(), [&](std::byte* part) { move(part, source.data(), source.size()); });
+  }
+  [[gnu::always_inline]] bool try_get(std::span<std::byte> into, Rank peer, uint64_t offset) {
+    return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); });
+  }
+  bool try_signal(Rank peer, uint32_t signal) {
+    if (!is_at_hand(peer)) return false;
+    peers_[peer].store_signal(signal);  // its memory stays, also when the part is closed
+    return true;
+  }
+  [[gnu::always_inline]] bool try_put_signal(std::span<const std::byte> source, Rank peer, uint64_t offset,
+                                             uint32_t signal) {
+    if (!is_at_hand(peer) || !try_put(source, peer, offset)) return false;
+    peers_[peer].store_signal(signal);
+    return true;
+  }
+  bool try_add(uint64_t operand, Rank peer, uint64_t offset, uint64_t& before) {
+    return use_word(peer, offset, [&](auto word) { before = word.fetch_add(operand); });
+  }
+  bool try_compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, uint64_t& before) {
+    before = expected;
+    return use_word(peer, offset, [&](auto word) { word.compare_exchange_strong(before, desired); });
+  }
+  bool try_flush(Rank peer) const { return is_at_hand(peer); }  // what loads and stores have done is in place
+
  private:
   struct Peer {
-    std::byte* memory = nullptr;    // null: over a stream
+    std::byte* memory = nullptr;  // null: over a stream
+    uint64_t bytes = 0;
     SignalLine* line = nullptr;     // this rank's, of the peer's
     std::shared_ptr<OwnPart> here;  // of a rank in this process
     link::Segment memory_file, signal_file;
+    std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
+
+    void store_signal(uint32_t signal) { line->arrived[signal].store(++sent[signal], std::memory_order_release); }
   };
   void reach(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
   [[noreturn]] void refuse(Rank peer, Closed why) const;
+  static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
+
+  /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to it over a stream.
+  bool is_at_hand(Rank rank) const {
+    const SignalLine* const line = peers_[rank].line;
+    return line != nullptr && line->closed.load(std::memory_order_acquire) == Closed::No && !channels_.is_dirty(rank);
+  }
+  /// work(memory), unless the part is not reached, is closed, or has no such bytes.
   template <class Work>
-  void use(Rank peer, Work&& work);
+  [[gnu::always_inline]] bool use_bytes(Rank rank, uint64_t offset, uint64_t bytes, Work&& work) {
+    const Peer& peer = peers_[rank];
+    if (peer.line == nullptr || offset > peer.bytes || bytes > peer.bytes - offset) return false;
+    const Use use(*peer.line);
+    if (use.allowed()) work(peer.memory + offset);
+    return use.allowed();
+  }
+  /// work(word), likewise. The peer, and others, read and write it meanwhile.
+  template <class Work>
+  bool use_word(Rank rank, uint64_t offset, Work&& work) {
+    if ((reinterpret_cast<uintptr_t>(peers_[rank].memory) + offset) % sizeof(uint64_t) != 0) return false;
+    return use_bytes(rank, offset, sizeof(uint64_t),
+                     [&](std::byte* at) { work(std::atomic_ref(*reinterpret_cast<uint64_t*>(at))); });
+  }
+  void refuse_if_closed(Rank peer) const;
   Request request(Request::What what) const;
   void tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit);
   uint64_t ask(Rank peer, const Request& request, std::span<std::byte> into, double limit);

@@ -3,9 +3,9 @@
 //   tutti run -n 2 -- tutti_repeated_calls CALLS    as a rank of a job
 //   tutti_repeated_calls CALLS THREADS              as this many ranks, one per thread
 //
-// Counts the calling thread's allocations (malloc and operator new) in every collective at three sizes. Then makes
-// CALLS small all-reduces and compares the process's resident memory. Exit status 0: nothing was allocated, and memory
-// has not grown.
+// Counts the calling thread's allocations (malloc and operator new) in every collective, and in the one-sided calls on
+// memory that peers map, at three sizes. Also makes CALLS small all-reduces and compares the process's resident memory.
+// Exit status 0: nothing was allocated, and memory has not grown.
 #include <fmt/format.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
@@ -58,11 +58,14 @@ class Rank {
   }
 
   /// Calls that allocated.
-  int count_all() {
-    int wrong = 0;
-    for (const Call& call : calls()) {
-      for (const size_t count : {size_t{2}, size_t{1024}, kMax}) wrong += count_one(call, count) ? 0 : 1;
-    }
+  int count_all() { return count(calls()); }
+  int count_one_sided() {
+    void* part = nullptr;
+    check(tuttiMemAlloc(&part, kMax * sizeof(float)));
+    check(tuttiWindowRegister(comm_, part, kMax * sizeof(float), &window_));
+    const int wrong = count(one_sided_calls());
+    check(tuttiWindowDeregister(window_));
+    check(tuttiMemFree(part));
     return wrong;
   }
 
@@ -72,8 +75,22 @@ class Rank {
   int rank() const { return rank_; }
 
  private:
+  int count(const std::vector<Call>& calls) {
+    int wrong = 0;
+    for (const Call& call : calls) {
+      for (const size_t count : {size_t{2}, size_t{1024}, kMax}) wrong += count_one(call, count) ? 0 : 1;
+    }
+    return wrong;
+  }
+
   float* in() { return in_.data(); }
   float* out() { return out_.data(); }
+  int next() const { return (rank_ + 1) % ranks_; }
+  /// Of few bytes: a rank that waits as long as others copy a megabyte looks what is wrong with them.
+  tuttiResult_t pass_on(size_t bytes) {
+    check(tuttiPutSignal(in(), bytes, next(), 0, 0, window_, nullptr));
+    return tuttiWaitSignal((rank_ + ranks_ - 1) % ranks_, 0, 1, window_, nullptr);
+  }
 
   std::vector<Call> calls() {
     constexpr auto kType = tuttiFloat32;
@@ -88,6 +105,16 @@ class Rank {
         {"gather", [&](size_t n) { return tuttiGather(in(), out(), n, kType, 0, comm_, nullptr); }},
         {"scatter", [&](size_t n) { return tuttiScatter(in(), out(), n, kType, 0, comm_, nullptr); }},
         {"barrier", [&](size_t) { return tuttiBarrier(comm_, nullptr); }},
+    };
+  }
+
+  std::vector<Call> one_sided_calls() {
+    return {
+        {"put", [&](size_t n) { return tuttiPut(in(), n * sizeof(float), next(), 0, window_, nullptr); }},
+        {"get", [&](size_t n) { return tuttiGet(out(), n * sizeof(float), next(), 0, window_, nullptr); }},
+        {"flush", [&](size_t) { return tuttiFlush(next(), window_, nullptr); }},
+        {"atomic_add", [&](size_t) { return tuttiAtomicAdd(1, nullptr, next(), 0, window_, nullptr); }},
+        {"put_signal and wait_signal", [&](size_t n) { return pass_on(std::min<size_t>(n, 1024) * sizeof(float)); }},
     };
   }
 
@@ -114,6 +141,7 @@ class Rank {
   tuttiComm_t comm_;
   int rank_ = 0, ranks_ = 1;
   std::vector<float> in_, out_;
+  tuttiWindow_t window_ = nullptr;
 };
 
 /// Bytes of this process that are in memory.
@@ -134,6 +162,7 @@ int play(tuttiComm_t comm, long calls) {
   constexpr long kTolerance = 256 << 10;  // another thread's or the system's: not a byte a call
   fmt::print("rank {}: {} calls, resident memory {:+} bytes\n", rank.rank(), calls, grown);
   if (grown > kTolerance) ++wrong;
+  wrong += rank.count_one_sided();
   check(tuttiCommDestroy(comm));
   return wrong == 0 ? 0 : 1;
 }

@@ -1,10 +1,7 @@
 """How groups are made, and what is made of them."""
 
-import contextlib
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import tutti_torch
-from ranks import run
+from ranks import free_ports, run
 from torch.distributed.device_mesh import init_device_mesh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -105,19 +102,6 @@ def by_address(rank, ranks, ports):
     dist.destroy_process_group()
 
 
-def two_free_ports():
-    """Not among those that the kernel gives to outgoing connections, one of which may have taken it meanwhile."""
-    ports = []
-    for port in random.sample(range(20000, 32000), 1000):
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            ports.append(port)
-        if len(ports) == 2:
-            return ports
-    raise RuntimeError("no port from 20000 to 31999 is free")
-
-
-
 class Groups(unittest.TestCase):
     def test_subgroups_and_meshes(self):
         run(4, subgroups)
@@ -139,7 +123,7 @@ class Groups(unittest.TestCase):
             run(2, beside_a_gpu_backend, folder, init=False)
 
     def test_by_address_and_environment(self):
-        run(2, by_address, two_free_ports(), init=False)
+        run(2, by_address, free_ports(2), init=False)
 
     def test_torchrun(self):
         """Also a restart: rank 1 dies in the first attempt."""

@@ -1,7 +1,10 @@
 """Runs a function on several ranks: each a fork of this process, which has imported torch once."""
 
+import contextlib
 import multiprocessing
 import os
+import random
+import socket
 import tempfile
 import time
 import traceback
@@ -79,3 +82,15 @@ def error_of(call, *args, **kinds):
     except Exception as error:  # noqa: BLE001: any
         return f"{type(error).__name__}: {error}"
     raise AssertionError(f"{call.__name__} raised nothing")
+
+
+def free_ports(count):
+    """Not among those that the kernel gives to outgoing connections, one of which may have taken it meanwhile."""
+    ports = []
+    for port in random.sample(range(20000, 32000), 1000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"fewer than {count} ports from 20000 to 31999 are free")

@@ -74,9 +74,10 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c
              milliseconds timeout)
     : Backend(rank, size), facts_(std::make_shared<GroupFacts>(name, timeout.count())) {
   const WithoutGil without;
-  const int64_t round = round_of(*store, "tutti/joined", size);
-  store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), own(store));
-  comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
+  const Joined joined =
+      join_group(*store, {.key = "tutti/open", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
+  comm_ = joined.comm;
+  store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", joined.token), own(store));
   queue_.serve(comm_);
   point_to_point_.emplace(store_, facts_, comm_, rank, size);
   gpu_.emplace(store_, facts_, rank, size);

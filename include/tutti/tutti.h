@@ -215,6 +215,18 @@ TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int
 TUTTI_API tuttiResult_t tuttiCommGetGrowId(tuttiComm_t comm, const int* replaced, int count, int ranks,
                                            tuttiUniqueId* id);
 
+/* Frees the memory of `comm` - staging memory, connections, what calls were compiled to, memory of GPUs - until
+ * tuttiCommResume, and keeps its ranks, its control connection and the numbers of its calls: ranks that die meanwhile
+ * are noticed. Every rank calls it, outside groups, at the same place among its calls, and no other thread makes calls
+ * on `comm` meanwhile. It waits for this rank's calls on streams. tuttiInvalidUsage on all ranks, with nothing changed,
+ * where a rank has windows or registered buffers, calls of it are captured in CUDA graphs, or a message that was sent
+ * has not been received. A call on a suspended communicator is tuttiInvalidUsage; tuttiCommShrink, tuttiCommGrow,
+ * tuttiCommRevoke, tuttiCommAbort, tuttiCommFinalize and tuttiCommDestroy are not. NCCL's name is ncclCommSuspend. */
+TUTTI_API tuttiResult_t tuttiCommSuspend(tuttiComm_t comm);
+/* Makes all of that again, on all ranks. tuttiInvalidUsage if `comm` is not suspended. An error, as of a rank that has
+ * died or of memory that is not there any more, fails the communicator. */
+TUTTI_API tuttiResult_t tuttiCommResume(tuttiComm_t comm);
+
 /* From now on this rank's calls on `comm`, also those that wait already, may wait `seconds` without progress, in place
  * of the configuration's `timeout`; 0: TUTTI_TIMEOUT. Ranks may have different limits: the first that passes counts. */
 TUTTI_API tuttiResult_t tuttiCommSetTimeout(tuttiComm_t comm, double seconds);

@@ -168,6 +168,9 @@ class Communicator {
     return id;
   }
 
+  /// Frees its memory, links and programs until resume(); every rank calls both. See tuttiCommSuspend.
+  void suspend() { check(tuttiCommSuspend(handle())); }
+  void resume() { check(tuttiCommResume(handle())); }
   /// Makes every rank's pending and later calls fail with Code::Revoked, so that all go on in another communicator.
   void revoke() { check(tuttiCommRevoke(handle())); }
   /// Makes every rank's pending and later calls fail with Code::Aborted, in bounded time. From any thread.

@@ -9,6 +9,7 @@
 #include "comm/join.hpp"
 #include "comm/placement.hpp"
 #include "comm/submit.hpp"
+#include "comm/suspend.hpp"
 
 using namespace tutti;        // NOLINT: this file is the border
 using namespace tutti::capi;  // NOLINT
@@ -109,6 +110,14 @@ tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int count, in
     auto gone = named_ranks("tuttiCommGrow", "replaced", replaced, count, *communicator);
     *grown = make_handle(communicator->grow(std::move(gone), ranks));
   });
+}
+
+tuttiResult_t tuttiCommSuspend(tuttiComm_t comm) {
+  return guarded([&] { comm::suspend(communicator_of(comm)); });
+}
+
+tuttiResult_t tuttiCommResume(tuttiComm_t comm) {
+  return guarded([&] { comm::resume(communicator_of(comm)); });
 }
 
 tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {

@@ -52,6 +52,7 @@ std::string describe(const CallSpec& spec) {
   if (spec.leaves) return "destroy()";
   if (spec.registers) return "window_register()";
   if (spec.deregisters) return fmt::format("window_deregister(the window of call {})", spec.count);
+  if (spec.suspends) return spec.count == 0 ? "suspend()" : "resume()";
   const char* type = name_of(spec.type);
   if (spec.is_vector) return describe_vector(spec);
   switch (spec.collective) {

@@ -40,11 +40,10 @@ struct CallSpec {
   /// A call on a window, which is not numbered with the collectives: `op` is a OneSidedCall, `type` a signal's number,
   /// `root` the peer (−1: all), `count` the bytes, or the signals that are waited for; `collective` is SendRecv.
   bool one_sided : 1 = false;
-  uint8_t unused : 1 = 0;
-  static constexpr uint8_t kFlags = 0x7f;  ///< of the byte that holds those above
+  bool suspends : 1 = false;  ///< tuttiCommSuspend, or with `count` 1 tuttiCommResume; numbered as splits are
 
   /// It moves no data.
-  bool is_control() const { return splits || leaves || registers || deregisters; }
+  bool is_control() const { return splits || leaves || registers || deregisters || suspends; }
   OneSidedCall call_on_window() const { return static_cast<OneSidedCall>(op); }
   /// Of its count.
   uint64_t bytes() const {

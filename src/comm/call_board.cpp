@@ -30,8 +30,8 @@ constexpr uint64_t kAbsent = ~uint64_t{0};
 }  // namespace
 
 std::optional<CallSpec> unpack_spec(uint64_t kinds, uint64_t count) {
-  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
-  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > CallSpec::kFlags) return std::nullopt;
+  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps) return std::nullopt;
   const auto spec = std::bit_cast<CallSpec>(std::array{kinds, count});
   if (spec.one_sided && spec.collective != Collective::SendRecv) return std::nullopt;
   return spec;

@@ -49,8 +49,8 @@ class CallDiagnostics final : public exec::Observer {
 
   /// The call has ended.
   void end() { stalls_.end(); }
-  /// Sets the communicator's links, once there are any.
-  void use_links(const exec::Links& links) { links_ = &links; }
+  /// Sets the communicator's links; null: it has none.
+  void use_links(const exec::Links* links) { links_ = links; }
   /// Writes long waits into it.
   void use_trace(CallTrace& trace) { trace_ = &trace; }
   const std::string& title() const { return stalls_.title(); }

@@ -74,7 +74,8 @@ class Checker {
 
 void Communicator::check(const Call& call) const {
   if (!call.spec.is_vector) Checker(call, rank(), ranks()).run();  // else vector_call() has checked it
-  if (call.backend == kHostBackend || left_) return;
+  if (is_suspended() && !has_failed()) unusable_status(describe(call.spec)).throw_if_bad();
+  if (call.backend == kHostBackend || !is_live()) return;
   const BackendCalls& on = *on_[call.backend];
   on.check_served(rank(), title());
   on.check(call, rank(), ranks());

@@ -54,9 +54,7 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
   if (options.title.empty()) options.title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
-    const bool groups_given = options.groups != nullptr || !env().groups.empty();
-    made->wire_up(options);
-    made->agree(groups_given);
+    made->wire_up(std::move(options));
   } catch (const Error& found) {
     const Error error = cause_of(found, options.terms);
     const bool of_the_system = control::is_of_the_system(error.code());
@@ -78,34 +76,6 @@ Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::str
   diagnostics_.use_trace(*trace_);
 }
 
-void Communicator::wire_up(JoinOptions options) {
-  compare_configurations(*endpoint_);
-  std::vector<std::string> hosts;
-  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
-  groups_ = options.groups != nullptr ? std::move(options.groups) : groups_of(hosts, env().groups);
-  endpoint_->serve_board(board_service({log_, board_}, *endpoint_));
-  shown_.emplace(*endpoint_, title(), log_);
-  fabric_ = std::make_unique<Fabric>(*endpoint_, timeouts_.of_init(), std::move(options.arenas));
-  links_ = std::make_unique<exec::Links>(*fabric_);
-  diagnostics_.use_links(*links_);
-  on_.push_back(std::make_unique<BackendCalls>(make_host_backend(), rank(), ranks()));
-  on_.front()->planner().count_in(log_->totals);
-  const auto& others = exec::backends();
-  options.processors.resize(others.size(), exec::kNoProcessor);
-  for (size_t i = 0; i < others.size(); ++i) {
-    on_.push_back(std::make_unique<BackendCalls>(*others[i], options.processors[i],
-                                                 BackendCalls::Context{.endpoint = *endpoint_,
-                                                                       .fabric = *fabric_,
-                                                                       .board = *board_,
-                                                                       .title = title(),
-                                                                       .timeouts = timeouts_,
-                                                                       .backoff = backoff_,
-                                                                       .observer = diagnostics_,
-                                                                       .cut_off = cut_off_}));
-    if (on_.back()->refused().empty()) on_.back()->planner().count_in(log_->totals);
-  }
-}
-
 std::unique_ptr<exec::Backend> Communicator::make_host_backend() {
   return std::make_unique<exec::HostBackend>(
       exec::HostBackend::Context{.rank = rank(),
@@ -119,28 +89,6 @@ std::unique_ptr<exec::Backend> Communicator::make_host_backend() {
                                  .threads = static_cast<uint32_t>(env().threads)});
 }
 
-Communicator::~Communicator() {
-  shown_.reset();
-  while (!on_.empty()) on_.pop_back();
-  Fabric::retire(std::move(fabric_), endpoint_);
-}
-
-void Communicator::retire() {
-  current_ = nullptr;
-  shown_.reset();
-  host_ranks_.reset();
-  while (!on_.empty()) on_.pop_back();
-  windows_.reset();
-  links_.reset();
-  Fabric::retire(std::move(fabric_), endpoint_);
-}
-
-std::vector<int> Communicator::processors() const {
-  std::vector<int> all;
-  for (size_t i = 1; i < on_.size(); ++i) all.push_back(on_[i]->processor());
-  return all;
-}
-
 const BackendCalls* Communicator::on(std::string_view backend) const {
   for (const auto& on : on_) {
     if (backend == on->name()) return on.get();
@@ -152,22 +100,8 @@ bool Communicator::uses_others() const {
   return std::any_of(on_.begin(), on_.end(), [](const auto& on) { return on->processor() != exec::kNoProcessor; });
 }
 
-void Communicator::agree(bool groups_given) {
-  const Deadline deadline = Deadline::in(timeouts_.of_init());
-  std::map<std::string, BackendReport> reports;
-  for (size_t i = 1; i < on_.size(); ++i) reports[on_[i]->name()] = on_[i]->report();
-  Agreement agreed = comm::agree(*endpoint_, *fabric_, groups_, groups_given, std::move(reports), deadline);
-  backoff_ = agreed.backoff;
-  if (agreed.inputs.hand_over.reading != transports::ReadAccess::None) fabric_->all_read();
-  on_.front()->use(agreed.inputs, agreed.table, groups_);
-  for (size_t i = 1; i < on_.size(); ++i) on_[i]->agree(agreed, groups_, Deadline::in(timeouts_.of_init()));
-  inputs_ = agreed.inputs;
-  host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
-  shown_.emplace(*endpoint_, title(), log_, transports_of(agreed.reports[static_cast<size_t>(rank())]), fabric_.get());
-  log_decisions(std::move(agreed));
-}
-
 double Communicator::estimate(Work work) const {
+  if (!is_live()) return 0;
   const auto bytes = [](const CallSpec& spec) { return spec.count * size_of(spec.type); };
   const CallSpec& first = work.front().spec;
   const select::CostInputs& inputs = on_[work.front().backend]->inputs();
@@ -189,10 +123,14 @@ void Communicator::await_others(uint64_t ticket) const {
   }
 }
 
-/// Why no call can be made any more; Ok if calls can be made.
-Status Communicator::unusable_status() const {
+/// Why this call cannot be made; Ok if calls can be made.
+Status Communicator::unusable_status(const std::string& call) const {
   if (has_failed()) return failure();
-  if (!left_) return {};
+  if (is_live()) return {};
+  if (is_suspended()) {
+    return {Code::InvalidUsage,
+            fmt::format("rank {}: {}: the communicator is suspended; tuttiCommResume comes first", rank(), call)};
+  }
   return {Code::InvalidUsage,
           fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
 }
@@ -213,9 +151,9 @@ void Communicator::start_held() {
 
 exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) {
   current_ = nullptr;
-  if (has_failed() || left_) {
-    status = unusable_status();
-    if (!left_) abort_driven();  // others may wait for it to read what came before it heard of that
+  if (has_failed() || !is_live()) [[unlikely]] {
+    status = unusable_status(describe(work.front().spec));
+    if (!has_left()) abort_driven();  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
   const CallSpec& first = work.front().spec;

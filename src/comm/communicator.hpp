@@ -71,7 +71,7 @@ class Communicator {
   /// Of calls that wait now and later; 0: TUTTI_TIMEOUT.
   void set_timeout(double seconds) { timeouts_.call.set(seconds); }
   /// By backend, but the host's: the processor that runs this rank's calls; kNoProcessor: they are refused.
-  std::vector<int> processors() const;
+  const std::vector<int>& processors() const { return processors_; }
   /// Are calls served on some backend but the host's?
   bool uses_others() const;
   /// The machine, as its algorithms were chosen for.
@@ -85,7 +85,7 @@ class Communicator {
   /// True if this very call was checked before; never of memory that another backend may have lost meanwhile. Only the
   /// thread whose ticket is served may ask.
   bool was_checked(const Call& call) const {
-    return call.backend == kHostBackend && !left_ && on_.front()->planner().was_checked(call);
+    return call.backend == kHostBackend && is_live() && on_.front()->planner().was_checked(call);
   }
 
   /// Tickets are served in the order in which they were taken, on whatever threads.
@@ -137,6 +137,13 @@ class Communicator {
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
   std::optional<SplitResult> split(int colour, int key);
+  /// Frees the arena, links, programs and what backends hold; the control connection, the numbers of calls and what
+  /// they have come to stay. All ranks call it at the same place among their calls, by the thread whose ticket is
+  /// served; no other thread checks or makes calls meanwhile. Throws Error(InvalidUsage) on all ranks, with nothing
+  /// changed, if some rank still has what needs them.
+  void suspend();
+  /// Makes them again. Throws Error(InvalidUsage) if the communicator is not suspended; any other error fails it.
+  void resume();
   /// Lets peers read a buffer in memory of this backend (by number) where it lies. Returns the registration's number, 0
   /// if there is nothing to gain. Throws what Backend::add_region throws. By the thread whose ticket is served.
   uint64_t add_buffer(uint8_t backend, const void* data, uint64_t bytes);
@@ -205,7 +212,15 @@ class Communicator {
  private:
   Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
   void wire_up(JoinOptions options);
-  void agree(bool groups_given);
+  void make_data_path(std::shared_ptr<link::SegmentFiles> arenas);
+  void free_data_path();
+  std::vector<int> served_processors() const;
+  void agree();
+  std::string why_not_suspended() const;
+  std::string agree_to_suspend(Deadline deadline);
+  std::string unmatched_transfer(Deadline deadline);
+  void end_enqueued_calls();
+  void check_served_as_before() const;
   void log_decisions(Agreement agreed);
   CallInfo info_of(const Prepared& made, const BackendCalls& on) const;
   static double predicted(const Prepared& made, const BackendCalls& on);
@@ -243,9 +258,11 @@ class Communicator {
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;
-  Status unusable_status() const;
+  Status unusable_status(const std::string& call) const;
   Status found_while_leaving() const;
   Deadline begin_control_call(const CallSpec& spec);
+  Deadline enter_control_call(const CallSpec& spec);
+  void leave_control_call();
   [[noreturn]] void fail_control_call(Code code, const char* why);
   /// What body() returns; its exception fails the communicator, and this rank's call with it.
   template <class Body>
@@ -262,6 +279,10 @@ class Communicator {
   std::string purpose_of(const std::string& what, bool begins);
   struct Remake;
   std::shared_ptr<Communicator> remake(const Remake& how);
+  enum class State : uint8_t { Live, Suspended, Left };
+  bool is_live() const { return state_.load(std::memory_order_relaxed) == State::Live; }
+  bool is_suspended() const { return state_.load(std::memory_order_relaxed) == State::Suspended; }
+  bool has_left() const { return state_.load(std::memory_order_relaxed) == State::Left; }
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   const std::shared_ptr<control::Endpoint> endpoint_;
@@ -275,6 +296,9 @@ class Communicator {
   CallTrace* const trace_ = &log_->trace;
   CallDiagnostics diagnostics_;
   Groups groups_;
+  bool groups_given_ = false;           // by the program or the environment
+  std::vector<int> wanted_processors_;  // by backend, but the host's
+  std::vector<int> processors_;         // … of those that serve calls; constant once it has joined
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
   exec::Backoff backoff_;
@@ -287,9 +311,10 @@ class Communicator {
   std::vector<std::unique_ptr<DecisionLog>> decision_logs_;  // by backend; empty: nothing is logged
   const bool notes_ = log_enabled(LogLevel::Trace) || trace::profiler_is_attached();
 
-  bool left_ = false;
+  std::atomic<State> state_{State::Live};     // only the thread whose ticket is served writes it
   uint64_t calls_ = 0;                        // collectives
   uint64_t enqueued_ = 0;                     // of them on asynchronous backends
+  uint64_t ended_ = 0;                        // of these, repeated ones too, on backends that a suspend has freed
   uint64_t digest_ = 0;                       // of all collectives, in order
   const Prepared* current_ = nullptr;         // the running call, or the last one …
   const BackendCalls* current_on_ = nullptr;  // … and where it runs

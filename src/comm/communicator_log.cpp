@@ -141,7 +141,7 @@ void Communicator::write_trace(const std::string& path) { control::write_trace(p
 /// For a profiler or the log.
 void Communicator::run_noted(Window& window, const OneSided& call) {
   trace::ProfilerRange range;
-  if (trace::profiler_is_attached() && !has_failed() && !left_) {
+  if (trace::profiler_is_attached() && !has_failed() && is_live()) {
     range = trace::ProfilerRange(fmt::format("{}, rank {}: {}", title(), rank(), describe(call)), 0);
   }
   const auto start = std::chrono::steady_clock::now();
@@ -153,7 +153,7 @@ void Communicator::run_noted(Window& window, const OneSided& call) {
 
 Communicator::Noted Communicator::note(Work work) const noexcept {
   Noted noted{.start = std::chrono::steady_clock::now(), .range = {}};
-  if (!trace::profiler_is_attached() || has_failed() || left_) return noted;  // the call will not begin
+  if (!trace::profiler_is_attached() || has_failed() || !is_live()) return noted;  // the call will not begin
   try {
     const CallSpec& first = work.front().spec;
     noted.range = trace::ProfilerRange(fmt::format("{}, rank {}: {}{}", title(), rank(), describe(first),

@@ -40,12 +40,21 @@ std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadl
 
 /// Throws if no call can be made. Returns until when the call may last.
 Deadline Communicator::begin_control_call(const CallSpec& spec) {
-  unusable_status().throw_if_bad();
+  unusable_status(describe(spec)).throw_if_bad();
+  return enter_control_call(spec);
+}
+
+Deadline Communicator::enter_control_call(const CallSpec& spec) {
   board_->enter(++calls_, spec);
   trace_->enter(calls_, spec);
   diagnostics_.begin(calls_, spec);
   digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
   return Deadline::in(timeouts_.of_init());
+}
+
+void Communicator::leave_control_call() {
+  board_->leave(calls_);
+  trace_->leave();
 }
 
 void Communicator::fail_control_call(Code code, const char* why) {
@@ -65,8 +74,7 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
       if (colour >= 0 && their_colour == colour) members.emplace_back(their_key, peer);
     }
     std::sort(members.begin(), members.end());
-    board_->leave(calls_);
-    trace_->leave();
+    leave_control_call();
     if (colour < 0) return std::nullopt;
     std::vector<Rank> of_members;
     for (const auto& member : members) of_members.push_back(member.second);
@@ -87,24 +95,25 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
 }
 
 uint64_t Communicator::add_buffer(uint8_t backend, const void* data, uint64_t bytes) {
-  unusable_status().throw_if_bad();
+  constexpr const char* kCall = "register()";
+  unusable_status(kCall).throw_if_bad();
   BackendCalls& on = *on_[backend];
   on.check_served(rank(), title());
   try {
     const uint64_t number = on.backend().add_region(data, bytes);
-    unusable_status().throw_if_bad();  // a peer may have failed instead of answering
+    unusable_status(kCall).throw_if_bad();  // a peer may have failed instead of answering
     if (number == 0) return 0;
     registrations_[++last_registration_] = {backend, number, bytes};
     log_->registered.fetch_add(bytes, std::memory_order_relaxed);
     return last_registration_;
   } catch (const Error& error) {
-    unusable_status().throw_if_bad();
-    throw_error(error.code(), "rank {}: register(): {}", rank(), error.what());
+    unusable_status(kCall).throw_if_bad();
+    throw_error(error.code(), "rank {}: {}: {}", rank(), kCall, error.what());
   }
 }
 
 void Communicator::drop_buffer(uint64_t registration) {
-  if (left_) return;
+  if (has_left()) return;
   const auto found = registrations_.find(registration);
   if (found == registrations_.end()) {
     throw_error(Code::InvalidArgument, "registration {} is not one of this communicator, or has ended", registration);
@@ -140,7 +149,7 @@ std::string Communicator::drop_at_exit() {
 }
 
 Status Communicator::leave() {
-  left_ = true;
+  state_.store(State::Left, std::memory_order_relaxed);
   if (windows_ != nullptr) leave_windows();
   Status failed = failure();
   if (!failed.ok()) abort_driven();
@@ -152,7 +161,7 @@ Status Communicator::leave() {
   }
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
-  uint64_t calls = calls_;
+  uint64_t calls = calls_ + ended_;
   for (const auto& on : on_) {  // some may have been repeated that were enqueued once
     if (on->is_driven() || !on->refused().empty()) continue;
     calls += on->backend().finish(timeouts_.of_calls());

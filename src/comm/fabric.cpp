@@ -21,6 +21,7 @@ using transports::Transport;
 
 constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm in which all ranks are peers, and transfers
 constexpr const char* kReadableService = "readable";
+constexpr const char* kArena = "arena";
 constexpr const char* kYes = "yes";
 
 /// Of this machine's profile, or what the transport says.
@@ -123,6 +124,14 @@ void Fabric::retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::End
   process_shared->retired.push_back(std::move(gone));
 }
 
+void Fabric::close(std::unique_ptr<Fabric> fabric) {
+  control::Endpoint& endpoint = fabric->endpoint_;
+  if (fabric->parts_->memory.when_peers_are_done) fabric->parts_->memory.when_peers_are_done();
+  fabric.reset();
+  endpoint.end_services();  // answers of transports, which outlive them, hold the arena's file
+  endpoint.when_all_have_left(kArena, nullptr);
+}
+
 void Fabric::make_arena() {
   const ProcessId& mine = endpoint_.process_id(endpoint_.rank());
   bool others_on_host = false;
@@ -139,7 +148,7 @@ void Fabric::make_arena() {
   bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
   parts_->memory = others_on_host ? memory_for_peers(bytes, *arenas_) : link::private_memory(bytes);
   const link::ArenaMemory& memory = parts_->memory;
-  if (memory.when_peers_are_done) endpoint_.when_all_have_left(memory.when_peers_are_done);
+  if (memory.when_peers_are_done) endpoint_.when_all_have_left(kArena, memory.when_peers_are_done);
   const uint64_t links =
       kLinksToAPeer * static_cast<uint64_t>(env().threads) * static_cast<uint64_t>(endpoint_.ranks());
   parts_->arena = std::make_unique<link::Arena>(memory.base, bytes, links * sizeof(link::LinkMemory), memory.commit);

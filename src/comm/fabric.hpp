@@ -59,6 +59,10 @@ class Fabric final : public exec::Connector {
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
   static void retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint);
 
+  /// Ends a fabric whose endpoint stays, once no rank reads or sends what lies there any more. Ends all services of the
+  /// endpoint.
+  static void close(std::unique_ptr<Fabric> fabric);
+
   const FabricReport& report() const { return report_; }
   /// Finds out what this rank can do with each peer's memory, tried on the words that they reported, by rank. Returns
   /// the weakest access to any peer's zero-copy data.

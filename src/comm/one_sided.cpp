@@ -145,8 +145,8 @@ void Communicator::run_unnoted(Window& window, const OneSided& call) {
   if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) {  // also after a failure
     return log_->totals.add_one_sided(call.what, 0);
   }
-  if (has_failed() || left_) [[unlikely]]
-    unusable_status().throw_if_bad();
+  if (has_failed() || !is_live()) [[unlikely]]
+    unusable_status(describe(call)).throw_if_bad();
   if (!window.parts) [[unlikely]]
     throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
   if (trace_->samples_one_sided(++one_sided_, call.bytes)) [[unlikely]]

@@ -152,7 +152,7 @@ void ControlClient::on_membership_update(const MembershipUpdate& update) {
 
 void ControlClient::on_done(Done done) {
   bool mismatch_is_late = false;
-  std::vector<std::function<void()>> then;
+  std::map<std::string, std::function<void()>> then;
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
@@ -163,7 +163,9 @@ void ControlClient::on_done(Done done) {
   }
   if (mismatch_is_late)
     control_.add_late_mismatch({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
-  for (const auto& task : then) task();
+  for (const auto& [what, task] : then) {
+    if (task) task();
+  }
   close();
 }
 
@@ -378,7 +380,7 @@ void ControlClient::close() {
   services_.close();
   std::shared_ptr<Trunks> trunks;
   std::shared_ptr<const void> counted;
-  std::vector<std::function<void()>> then;
+  std::map<std::string, std::function<void()>> then;
   {
     const std::lock_guard lock(mutex_);
     trunks.swap(trunks_);

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -83,7 +85,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Streams& streams() { return streams_; }
   /// Answers requests that arrived before their service was registered.
   void retry_services();
-  void when_all_have_left(std::function<void()> then);
+  void when_all_have_left(const std::string& what, std::function<void()> then);
   void send_leave_notice(const LeaveNotice& leave_notice);
   /// After that: waits until the rendezvous server has compared this rank's calls with those of ranks that left before.
   bool wait_for_comparison(Deadline deadline);
@@ -173,7 +175,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<bool> dead_;              // ranks whose process died, as this host saw it
   std::vector<Left> departed_;          // valid for ranks that left
   std::vector<LossWatch> loss_watches_;
-  std::vector<std::function<void()>> after_all_;  // once every rank has left
+  std::map<std::string, std::function<void()>> after_all_;  // once every rank has left; by what it is for
   std::shared_ptr<Trunks> trunks_;
   std::shared_ptr<const void> counted_;  // among the trunks' clients
   std::string mismatch_;

@@ -226,12 +226,12 @@ bool ControlClient::all_have_left() const {
                               [](Membership membership) { return membership == Membership::Left; });
 }
 
-void ControlClient::when_all_have_left(std::function<void()> then) {
+void ControlClient::when_all_have_left(const std::string& what, std::function<void()> then) {
   {
     const std::lock_guard lock(mutex_);
-    if (!all_have_left()) return after_all_.push_back(std::move(then));
+    if (!all_have_left()) return after_all_[what].swap(then);  // what it replaces ends after the lock is released
   }
-  then();
+  if (then) then();
 }
 
 void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {

@@ -198,7 +198,9 @@ void Endpoint::describe_late_ranks(LeaveResult& result, double limit, double lef
   if (awaited == client_) result.awaited = ranks.front();
 }
 
-void Endpoint::when_all_have_left(std::function<void()> then) { client_->when_all_have_left(std::move(then)); }
+void Endpoint::when_all_have_left(const std::string& what, std::function<void()> then) {
+  client_->when_all_have_left(what, std::move(then));
+}
 std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
 
 // ---- transports::Wireup
@@ -260,6 +262,12 @@ void Endpoint::serve(const std::string& service, Service answer) {
   const bool retry = static_cast<bool>(answer);
   client_->services().serve(service, std::move(answer));
   if (retry) client_->retry_services();
+}
+
+void Endpoint::end_services() {
+  control_.check_not_forked();
+  client_->services().remove_all();
+  client_->streams().remove_all();
 }
 
 Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) {

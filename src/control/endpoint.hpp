@@ -149,8 +149,9 @@ class Endpoint final : public transports::Wireup {
   /// Fails the communicator and leaves, for a rank that cannot leave in order. Only the last endpoint of this process
   /// waits, for `seconds` at most, until the other ranks have heard of it.
   void drop(Code code, const std::string& why, double seconds);
-  /// Calls `then` once every rank has left, and none was lost: on the control thread, or at once.
-  void when_all_have_left(std::function<void()> then);
+  /// Calls `then` once every rank has left, and none was lost: on the control thread, or at once. In place of what was
+  /// to be done before for the same `what`; empty: nothing is.
+  void when_all_have_left(const std::string& what, std::function<void()> then);
   /// The last calls and transfers of `rank`, once it has left.
   std::optional<Left> left(Rank rank) const;
 
@@ -161,6 +162,9 @@ class Endpoint final : public transports::Wireup {
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
   void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) override;
   void serve(const std::string& service, Service answer) override;
+  /// Ends all services, of this rank's transports too, and closes the streams that none of them has taken. New ones may
+  /// be served.
+  void end_services();
   /// Waits until `peer` offers the service, then for its reply.
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 

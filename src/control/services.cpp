@@ -111,6 +111,10 @@ void Services::close() {
   const std::string refusal = pack(Refused{Code::PeerFailed, "the rank has left"});
   for (const Waiting& w : waiting_) send_now(w.fd.get(), refusal);
   waiting_.clear();
+  remove_all();
+}
+
+void Services::remove_all() {
   std::map<std::string, std::shared_ptr<Slot>> slots;
   {
     const std::lock_guard lock(mutex_);
@@ -138,6 +142,14 @@ void Streams::receive(const std::string& label, std::function<void(Rank from, Fd
   }
   std::erase_if(parked_, [&](const auto& parked) { return parked.first.second == label; });
   takers_.emplace(label, std::move(take));
+}
+
+void Streams::remove_all() {
+  decltype(takers_) takers;  // these end after the lock is released
+  decltype(parked_) parked;
+  const std::lock_guard lock(mutex_);
+  takers.swap(takers_);
+  parked.swap(parked_);
 }
 
 std::optional<Fd> Streams::take(Rank from, const std::string& label) {

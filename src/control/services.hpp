@@ -50,6 +50,8 @@ class Services {
 
   /// See Wireup::serve. Requests that arrived earlier are answered by retry().
   void serve(const std::string& name, Wireup::Service service);
+  /// Removes all services, and waits for those that run. Requests of peers wait for new ones.
+  void remove_all();
   /// A request of a rank in this process: waits until the service is registered. Throws Error(Timeout | Aborted).
   Wireup::Reply ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit);
 
@@ -84,6 +86,8 @@ class Streams {
   /// Keeps a stream until take(), and sends Accepted. Control thread.
   void park(Rank from, const std::string& label, Fd& fd);
   std::optional<Fd> take(Rank from, const std::string& label);
+  /// Closes what nobody has taken; nobody takes what comes, until receive() or take().
+  void remove_all();
   /// See Wireup::receive_streams.
   void receive(const std::string& label, std::function<void(Rank from, Fd stream)> take);
 

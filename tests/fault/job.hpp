@@ -11,7 +11,8 @@
 // again until it fails), `exit` and `kill` (the process ends at once), `wait` (until the test says `go`), `fill` (all
 // outputs so far get a pattern), `intact` (fails where an output has not kept it); `window COUNT` (an output of so many
 // i64 becomes this rank's part of a window; `window_null COUNT`: NULL does), and on that `put COUNT PEER`,
-// `put_signal COUNT PEER`, `signal PEER`, `wait_signal PEER`, `flush PEER`, `deregister`.
+// `put_signal COUNT PEER`, `signal PEER`, `wait_signal PEER`, `flush PEER`, `deregister`; `suspend`, `resume`,
+// `sum COUNT` (an all-reduce whose sums are checked), `resources` (its text: fault/resources.hpp's numbers).
 #pragma once
 
 #include <deque>
@@ -30,7 +31,7 @@ struct LineResult {
   int code = 0;        ///< tuttiResult_t
   double at = 0;       ///< CLOCK_MONOTONIC, seconds, when it returned
   double seconds = 0;  ///< that it took
-  std::string text;    ///< tuttiGetLastError, if it failed
+  std::string text;    ///< tuttiGetLastError, if it failed; or what the line tells
 };
 
 /// A rank's results, in order; fewer than its script's lines if its process ended before.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -13,9 +14,11 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fault/job.hpp"
+#include "fault/resources.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::fault {
@@ -90,7 +93,7 @@ class Player {
   void tell(int number, tuttiResult_t result, double start) {
     static std::mutex mutex;
     const double end = now();
-    std::string text = result == tuttiSuccess ? "" : tuttiGetLastError();
+    std::string text = result == tuttiSuccess ? std::exchange(note_, "") : tuttiGetLastError();
     const std::lock_guard lock(mutex);
     test_.tell(
         fmt::format("{} {} {} {:.9f} {:.6f} {}", rank_, number, static_cast<int>(result), end, end - start, text));
@@ -121,6 +124,29 @@ class Player {
       if (result == tuttiSuccess) result = tuttiAllReduce(&in, &out, 1, tuttiInt32, tuttiSum, comms_.back(), nullptr);
       if (result != tuttiSuccess) return result;
     }
+    return tuttiSuccess;
+  }
+
+  /// An all-reduce whose sums are checked.
+  tuttiResult_t sum(tuttiComm_t comm, size_t count) {
+    int ranks = 0, rank = 0;
+    tuttiCommCount(comm, &ranks);
+    tuttiCommUserRank(comm, &rank);
+    std::vector<int>&in = summed_[0], &out = summed_[1];
+    in.resize(std::max(in.size(), count));
+    out.assign(std::max(out.size(), count), -1);
+    for (size_t i = 0; i < count; ++i) in[i] = rank + static_cast<int>(i % 1000);
+    const tuttiResult_t result = tuttiAllReduce(in.data(), out.data(), count, tuttiInt32, tuttiSum, comm, nullptr);
+    bool right = true;
+    for (size_t i = 0; i < count; ++i) {
+      right = right && out[i] == ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i % 1000);
+    }
+    return result == tuttiSuccess && !right ? tuttiInternalError : result;
+  }
+
+  tuttiResult_t note_resources() {
+    const Resources found = resources_of_process();
+    note_ = fmt::format("{} {} {}", found.resident, found.descriptors, found.arenas);
     return tuttiSuccess;
   }
 
@@ -162,6 +188,9 @@ class Player {
     const tuttiComm_t comm = comms_[current_];
     if (name == "barrier") return tuttiBarrier(comm, nullptr);
     if (name == "destroy") return tuttiCommDestroy(comm);
+    if (name == "suspend") return tuttiCommSuspend(comm);
+    if (name == "resume") return tuttiCommResume(comm);
+    if (name == "resources") return note_resources();
     if (name == "finalize") return tuttiCommFinalize(comm);
     if (name == "abort") return tuttiCommAbort(comm);
     if (name == "start") return tuttiGroupStart();
@@ -173,6 +202,7 @@ class Player {
     if (name == "intact") return intact();
     if (const auto result = call_on_window(name, words, line.ends_with(" mapped"))) return *result;
     words >> count >> type_name;
+    if (name == "sum") return sum(comm, count);
     const tuttiDataType_t type = type_named(type_name);
     const size_t all = count * static_cast<size_t>(ranks_);
     const bool mapped = line.ends_with(" mapped");  // tuttiMemAlloc's buffers
@@ -250,8 +280,10 @@ class Player {
   int ranks_, rank_;
   Line& test_;
   std::deque<tuttiComm_t> comms_;  // the first one, and the split ones; a group sets them later
+  std::string note_;               // of a line that succeeds
   size_t current_ = 0;             // the one on which calls are made
   tuttiWindow_t window_ = nullptr;
+  std::array<std::vector<int>, 2> summed_;  // kept, so that the allocator keeps as much from call to call
   std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
   std::map<bool, std::deque<Memory<unsigned char>>> mapped_;
 };

@@ -41,6 +41,7 @@ static void* run_rank(void* argument) {
   if (on_device && (processes || device_count() >= self.ranks)) default_streams(self, comm);
   SUCCEED(api.ncclCommDestroy(other));
   SUCCEED(api.ncclCommDestroy(comm));
+  suspended(self);
   watched(self);
   not_blocking(self);
   mismatches(self);
@@ -62,6 +63,8 @@ static int load(const char* library) {
   FIND(ncclWaitSignal)
   FIND(ncclDevCommCreate)
   FIND(ncclCommMemStats)
+  FIND(ncclCommSuspend)
+  FIND(ncclCommResume)
   if (on_device) device_load();
   return api.ncclWaitSignal == NULL || papi.ncclSignal == NULL;
 }

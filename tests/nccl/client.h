@@ -48,6 +48,8 @@ struct api {
   ncclResult_t (*ncclWaitSignal)(int, struct wait_signal*, ncclComm_t, cudaStream_t);
   ncclResult_t (*ncclDevCommCreate)(ncclComm_t, const void*, void*);
   ncclResult_t (*ncclCommMemStats)(ncclComm_t, int, uint64_t*);
+  ncclResult_t (*ncclCommSuspend)(ncclComm_t, int);
+  ncclResult_t (*ncclCommResume)(ncclComm_t);
   WITH_CONFIG(CONFIG_MEMBER)
 };
 extern struct api api, papi; /* by their names; by their names with a p before them */
@@ -113,6 +115,9 @@ void default_streams(struct self self, ncclComm_t comm);
 void one_sided(struct self self, ncclComm_t comm);
 void one_sided_in_groups(struct self self, ncclComm_t comm);
 void bad_one_sided(ncclComm_t comms[2]);
+/* client_suspend.c */
+#define NCCL_SUSPEND 1 /* NCCL_SUSPEND_MEM, which older headers do not have */
+void suspended(struct self self);
 /* client_mismatch.c */
 void mismatches(struct self self);
 /* client_bad.c, client_bad_device.c. Wrong arguments of every kind: NCCL's code, a text, no crash. */

@@ -79,6 +79,8 @@ static void bad_handle(ncclComm_t comm) {
   EXPECT(ncclInvalidArgument, api.ncclCommGetAsyncError(comm, &state));
   EXPECT(ncclInvalidArgument, api.ncclCommFinalize(comm));
   EXPECT(ncclInvalidArgument, api.ncclCommRevoke(comm, 0));
+  EXPECT(ncclInvalidArgument, api.ncclCommSuspend(comm, NCCL_SUSPEND));
+  EXPECT(ncclInvalidArgument, api.ncclCommResume(comm));
   EXPECT(ncclInvalidArgument, api.ncclCommSplit(comm, 0, 0, &made, NULL));
   EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, &excluded, 1, &made, NULL, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommGetUniqueId(comm, &id));

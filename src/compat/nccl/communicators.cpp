@@ -9,6 +9,7 @@
 #include "compat/nccl/environment.hpp"
 #include "compat/nccl/handles.hpp"
 #include "compat/nccl/making.hpp"
+#include "compat/nccl/registering.hpp"
 
 namespace tutti::nccl {
 namespace {
@@ -219,6 +220,30 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags) {
     if (flags != NCCL_REVOKE_DEFAULT) refuse_argument("revokeFlags is ", flags, ": it must be 0");
     if (handle.revoked.exchange(true)) refuse(ncclInvalidUsage, "the communicator was revoked before");
     return done(tuttiCommRevoke(handle.comm), comm);
+  });
+}
+
+// NCCL keeps the addresses of what it frees, so that graphs and windows stay; Tutti refuses while there are any.
+TUTTI_NCCL_API(ncclResult_t, ncclCommSuspend, ncclComm_t comm, int flags) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    if (flags != NCCL_SUSPEND_MEM) refuse_argument("flags is ", flags, ": it must be NCCL_SUSPEND_MEM");
+    if (group_depth() > 0) refuse(ncclInvalidUsage, "ncclCommSuspend within a group: ncclGroupEnd comes first");
+    if (handle.suspended.load()) refuse(ncclInvalidUsage, "the communicator is suspended: ncclCommResume comes first");
+    ncclResult_t result = end_signals(handle);
+    if (result == ncclSuccess) result = done(tuttiCommSuspend(handle.comm), comm);
+    if (result == ncclSuccess) handle.suspended.store(true);
+    return result;
+  });
+}
+
+TUTTI_NCCL_API(ncclResult_t, ncclCommResume, ncclComm_t comm) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    if (group_depth() > 0) refuse(ncclInvalidUsage, "ncclCommResume within a group: ncclGroupEnd comes first");
+    const ncclResult_t result = done(tuttiCommResume(handle.comm), comm);
+    if (result == ncclSuccess) handle.suspended.store(false);
+    return result;
   });
 }
 

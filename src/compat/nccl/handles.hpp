@@ -17,6 +17,7 @@ struct ncclComm {
   enum class State : int { Unused, Making, Live, Gone };
   std::atomic<State> state{State::Unused};
   std::atomic<bool> revoked{false};
+  std::atomic<bool> suspended{false};
   int device = -1;             ///< CUDA's number; -1: none
   tuttiComm_t comm = nullptr;  ///< constant while Live
   int contexts = 1;            ///< of one-sided calls (numRmaCtx), …

@@ -108,15 +108,17 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* ha
                  [&] { return done(tuttiCommDeregister(live(comm).comm, reinterpret_cast<uintptr_t>(handle)), comm); });
 }
 
-// Tutti counts no memory of GPUs; a communicator without a GPU has none.
+// Tutti counts no memory of GPUs; a communicator without a GPU has none, and a suspended one keeps none.
 TUTTI_NCCL_API(ncclResult_t, ncclCommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded(comm, [&] {
     const ncclComm& handle = live(comm);
     if (static_cast<unsigned>(number_of(stat)) > ncclStatGpuMemTotal) {
       refuse_argument("stat ", number_of(stat), " is not an ncclCommMemStat_t");
     }
-    required(value, "value") = 0;
-    if (handle.device >= 0) {
+    const bool suspended = handle.suspended.load();
+    required(value, "value") = stat == ncclStatGpuMemSuspended && suspended ? 1 : 0;
+    const bool counts = stat == ncclStatGpuMemSuspend || stat == ncclStatGpuMemTotal;
+    if (handle.device >= 0 && counts && !suspended) {
       refuse(ncclInvalidUsage, "ncclCommMemStats: Tutti does not count a communicator's memory on GPUs");
     }
     return ncclSuccess;

@@ -135,6 +135,23 @@ tuttiWindow_t target_of(ncclComm& comm, ncclWindow_t window, const void* local) 
 }
 
 }  // namespace
+
+ncclResult_t end_signals(ncclComm& comm) {
+  std::vector<tuttiWindow_t> ended;
+  {
+    const std::lock_guard lock(comm.mutex);
+    for (const auto& [window, of] : comm.windows) {
+      if (of.host != nullptr) return ncclSuccess;
+    }
+    ended.swap(comm.signals);
+  }
+  for (const tuttiWindow_t window : ended) {
+    const ncclResult_t result = moved(tuttiWindowDeregister(window), &comm);
+    if (result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
 }  // namespace tutti::nccl
 
 using namespace tutti::nccl;  // NOLINT: this file is the border

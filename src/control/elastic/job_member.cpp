@@ -168,7 +168,6 @@ Place JobMember::next(Deadline deadline) {
   place_.reset();
   if (channel_ != nullptr) {  // else it has ended again, and refusal_ says why
     refusal_.reset();
-    broken_ = 0;
     const MemberReady ready{++request_, milliseconds_of(deadline)};
     control_.loop().post([channel = channel_, ready] { channel->send(pack(ready)); });
   }
@@ -207,6 +206,7 @@ void JobMember::on_frame(std::string_view body) {
       place_ = Place{generation.number, generation.rank, generation.ranks, UniqueId::from_hex(generation.hex)};
       generation_ = generation.number;
       waiting_ = 0;  // as the server says next
+      broken_.store(0, std::memory_order_release);
       if (first_generation_ == 0) first_generation_ = generation.number;
       changed_.notify_all();
       return;

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,53 @@ class Restarts(unittest.TestCase):
         out, errors = job.communicate(timeout=LIMIT)
         self.assertEqual(job.returncode, 0, errors)
         self.assertRegex(out, r"3 ranks, generation 2, \d+ steps")
+
+
+    def test_a_rank_that_starts_slowly_is_waited_for(self):
+        slowly = f"[ $TUTTI_RESTART = 0 ] || sleep 4; exec {PROGRAM} 1000 1 300"
+        status, out, errors = run("-n", "3", "--restarts", "1", "--", "sh", "-c", slowly, env={"TUTTI_HEARTBEAT_TIMEOUT": "1"})
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(out, "[0] 3 ranks, generation 2, 1000 steps, sum 6000\n")
+
+    def test_a_rank_that_works_on_alone_is_left_alone(self):
+        alone = f"{PROGRAM} 200; sleep 3; echo done"
+        status, out, errors = run("-n", "2", "--restarts", "1", "--", "sh", "-c", alone, env={"TUTTI_HEARTBEAT_TIMEOUT": "1"})
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(out.count("done"), 2)
+        self.assertNotIn("killed", errors)
+
+    def test_a_job_that_has_ended_well_is_not_begun_anew(self):
+        begin = f"{PROGRAM} 200 || exit 1; [ $TUTTI_RANK = 0 ] && exit 0; sleep 0.5; exit 3"
+        status, out, errors = run("-n", "2", "--restarts", "5", "--", "sh", "-c", begin)
+        self.assertEqual(status, 3, errors)
+        self.assertEqual(out.count("steps"), 1)
+
+    def test_a_launcher_that_was_stopped_finds_its_ranks_again(self):
+        job = start("-n", "3", "--restarts", "1", "-v", "--", PROGRAM, MANY, env={"TUTTI_HEARTBEAT_TIMEOUT": "1"})
+        ranks_of(job, 3)
+        time.sleep(0.5)
+        job.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        job.send_signal(signal.SIGCONT)
+        time.sleep(3)
+        job.send_signal(signal.SIGTERM)
+        out, errors = job.communicate(timeout=LIMIT)
+        self.assertEqual(job.returncode, 0, errors)
+        self.assertIn("3 ranks, generation 1", out)
+
+    def test_a_program_that_is_gone_ends_the_job_with_all_its_ranks(self):
+        folder = tempfile.mkdtemp()
+        copy = os.path.join(folder, "program")
+        shutil.copy(PROGRAM, copy)
+        job = start("-n", "3", "--restarts", "2", "--grace", "1", "-v", "--", copy, MANY)
+        pids = ranks_of(job, 3)
+        time.sleep(0.3)
+        shutil.rmtree(folder)
+        os.kill(pids[2], signal.SIGKILL)
+        _, errors = job.communicate(timeout=LIMIT)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn("rank 2 cannot be started again", errors)
+        self.assertFalse([pid for pid in pids.values() if os.path.exists(f"/proc/{pid}")])
 
 
 class Notice(unittest.TestCase):

@@ -88,6 +88,20 @@ TEST(SnapshotsInMemory, OfAStepThatNotAllHaveAreLeftForTheOneBefore) {
   for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(rest[i] / whole[5 + i], 1, 1e-5) << "step " << 6 + i;
 }
 
+TEST(SnapshotsInMemory, OfOneStepOnFourRanksAndOnThreeAreNotMixed) {
+  const std::vector<double> whole = run(memories(1), options_for(1, kDdp), false, 10);
+  Memories four = memories(4), three = memories(3), mixed;
+  run(four, options_for(4, kZero3), false, 5, {5});
+  run(three, options_for(3, kZero3), false, 5, {5});
+  // Of the four ranks' copies those of 1 and 3 are here, and all of the three ranks': four in all.
+  mixed.push_back(std::move(three[0]));
+  mixed.push_back(std::move(four[1]));
+  mixed.push_back(std::move(three[1]));
+  const std::vector<double> rest = run(mixed, options_for(3, kZero1), true, 5);
+  ASSERT_EQ(rest.size(), 5u);
+  for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(rest[i] / whole[5 + i], 1, 1e-5) << "step " << 6 + i;
+}
+
 TEST(SnapshotsInMemory, AreNotEnoughWithoutBothRanksThatHaveAPart) {
   Memories memory = memories(4);
   run(memory, options_for(4, kZero3), false, 3, {3});

@@ -49,10 +49,10 @@ std::shared_ptr<Communicator> join_generation(control::JobMember& member, Deadli
 }  // namespace
 
 std::shared_ptr<Communicator> join_from_environment() {
+  const auto launch = recognise_own_launch();  // first: it tells the others of mistakes in this rank's environment
   // The other processes of a job come when a call of theirs has failed, at the latest when its time is up.
   const auto deadline = Deadline::in(std::max(env().init_timeout, env().timeout));
   if (auto* const member = control::JobMember::of_this_process(deadline)) return join_generation(*member, deadline);
-  const auto launch = recognise_own_launch();
   if (!launch)
     return Communicator::join(create_unique_id(), 1, 0, {.title = "world", .processors = current_processors()});
   const UniqueId id = control::exchange_unique_id(*launch, Deadline::in(env().init_timeout));

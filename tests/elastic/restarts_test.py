@@ -201,7 +201,7 @@ class Joining(unittest.TestCase):
                 ("TUTTI_RANK", "7", "the launcher has started 2"),
                 ("TUTTI_JOB_SERVER", "nonsense", "is no address"),
                 ("TUTTI_JOB_SERVER", "none@127.0.0.1@1", "the launcher of the job cannot be reached")):
-            done = self.join({**environment, "TUTTI_SIZE": "2", name: value} if name == "TUTTI_RANK" else {**environment, name: value})
+            done = self.join({**environment, "TUTTI_SIZE": "9", name: value} if name == "TUTTI_RANK" else {**environment, name: value})
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)
         job.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 // A rank of Open MPI or MPICH, as given by mpicxx.   mpirun -np N peer_mpi FOLDER
 #include <mpi.h>
 
+#include "mpi_main.hpp"
 #include "play.hpp"
 
 namespace {
@@ -68,26 +69,11 @@ class MpiPeer {
   float *in_ = nullptr, *out_ = nullptr;
 };
 
-/// Binds before the library starts, so that it sees its core. Launchers set the rank in the environment.
-void pin_early() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
-    if (const char* rank = std::getenv(name)) return peers::pin(std::atoi(rank));
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  pin_early();
-  MPI_Init(&argc, &argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: peer_mpi FOLDER\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  {
+  return peers::mpi_main(argc, argv, "peer_mpi", [](const char* folder) {
     MpiPeer peer;
-    peers::Play<MpiPeer>(peer, argv[1]).run();
-  }
-  MPI_Finalize();
-  return 0;
+    peers::Play<MpiPeer>(peer, folder).run();
+  });
 }

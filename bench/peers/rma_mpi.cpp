@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "mpi_main.hpp"
 #include "rma.hpp"
 
 namespace {
@@ -74,26 +75,11 @@ class MpiPeer {
   uint64_t sent_ = 0, taken_ = 0;
 };
 
-/// Binds before the library starts, so that it sees its core. Launchers set the rank in the environment.
-void pin_early() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
-    if (const char* rank = std::getenv(name)) return peers::pin(std::atoi(rank));
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  pin_early();
-  MPI_Init(&argc, &argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: rma_mpi FOLDER\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  {
+  return peers::mpi_main(argc, argv, "rma_mpi", [](const char* folder) {
     MpiPeer peer;
-    peers::RmaPlay<MpiPeer>(peer, argv[1]).run();
-  }
-  MPI_Finalize();
-  return 0;
+    peers::RmaPlay<MpiPeer>(peer, folder).run();
+  });
 }

@@ -54,6 +54,11 @@ bool work(State& state, int64_t steps, int victim, int64_t last_step) {
   auto world = tutti::Communicator::from_environment();
   agree(world, state);
   const unsigned generation = tutti::Communicator::job_state().generation;
+  if (world.rank() == 0) {
+    std::printf("generation %u begins: %d ranks, step %lld\n", generation, world.size(),
+                static_cast<long long>(state.step));
+    std::fflush(stdout);
+  }
   auto next = Next::Step;
   while (state.step < steps && next == Next::Step) {
     if (world.rank() == victim && state.step == last_step && generation == 1) std::raise(SIGKILL);

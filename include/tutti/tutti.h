@@ -177,8 +177,8 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tu
 /* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone.
  * Under `tutti run --restarts` or `--min-ranks` all processes of the job call it again when a communicator has failed,
  * and so does each process that was started anew: it returns the communicator of those that there are then, when all of
- * them have come, or after TUTTI_TIMEOUT seconds with an error that names the others. If a rank dies meanwhile, the
- * error is tuttiPeerFailed, and they come again; tuttiAborted: the job ends, or its launcher is gone. See
+ * them have called it, or after TUTTI_TIMEOUT seconds with an error that names the others. If a rank dies meanwhile,
+ * the error is tuttiPeerFailed, and they call it again. tuttiAborted: the job ends, or its launcher has ended. See
  * docs/elastic.md. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
 /* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`, at least to that of the

@@ -13,11 +13,11 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr int kMostSignals = 64;  // of a communicator: numRmaCtx times numRmaSig
+constexpr int kMaxSignals = 64;  // of a communicator: numRmaCtx times numRmaSig
 
 int signals_of(const ncclComm& comm) {
   const int64_t all = int64_t{comm.contexts} * comm.signals_of_each;
-  return static_cast<int>(std::min<int64_t>(all, kMostSignals));
+  return static_cast<int>(std::min<int64_t>(all, kMaxSignals));
 }
 
 void keep_window(ncclComm& comm, ncclWindow_t window, const ncclComm::Window& of) {
@@ -97,8 +97,8 @@ Signal signal_of(ncclComm& comm, int number, int context) {
                     comm.signals_of_each - 1);
   }
   const int64_t index = int64_t{context} * comm.signals_of_each + number;
-  if (index >= kMostSignals) {
-    refuse_argument("signal ", number, " of context ", context, " is none of the first ", kMostSignals,
+  if (index >= kMaxSignals) {
+    refuse_argument("signal ", number, " of context ", context, " is none of the first ", kMaxSignals,
                     ", of all contexts together, which Tutti has");
   }
   const std::lock_guard lock(comm.mutex);

@@ -296,8 +296,8 @@ JobNotice JobServer::state() const {
 /// To those that do not wait, where something has changed.
 void JobServer::tell_state() {
   const JobNotice notice = state();
-  if (!ends_ && notice.waiting == told_.waiting && notice.broken == told_.broken) return;
-  told_ = notice;
+  if (!ends_ && notice.waiting == last_notice_.waiting && notice.broken == last_notice_.broken) return;
+  last_notice_ = notice;
   const auto frame = std::make_shared<const std::string>(pack(notice));
   for (const auto& [slot, process] : processes_) {
     if (!process.ready || ends_) process.channel->send(frame);

@@ -1,10 +1,10 @@
 // Who the ranks of a job are, where they change while the job runs. The launcher holds it, and each process of the job
 // keeps a connection to it (elastic/job_member.hpp).
 //
-// The processes that make a communicator together are a generation. A process that wants to be in the next one says so:
-// when it starts, or when the communicator that it had has failed. Once all processes that take part have said so, they
-// are numbered, one of them makes a unique id, and all get it with their ranks. If one of them dies meanwhile, or while
-// the communicator is made, the others come again.
+// The processes that make a communicator together are a generation. A process asks to be in the next one when it
+// starts, and when its communicator has failed. Once all processes that take part have asked, they are numbered, one of
+// them makes a unique id, and all get it with their ranks. If one of them dies meanwhile, or while the communicator is
+// made, the others ask again.
 //
 // The launcher says which of its slots have a process. A slot whose process has closed its connection and lives on
 // takes part no longer, until it comes back. Other processes that know the job's secret may join: they wait until those
@@ -103,7 +103,7 @@ class JobServer final : public ConnectionHandler, public std::enable_shared_from
   std::vector<Rank> forming_;  // slots of the generation whose id is being made
   std::string closed_;         // why there is no further generation
   std::optional<Deadline> ends_;
-  JobNotice told_;
+  JobNotice last_notice_;
   Deadline::Clock::time_point last_beat_ = Deadline::Clock::now();
 };
 

@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -100,6 +101,27 @@ TEST_F(Checkpoint, GoesOnOnOtherRanksWithOtherStrategies) {
     for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(rest[i] / whole[5 + i], 1, 1e-4) << "step " << 6 + i;
     fs::remove_all(fs::path(folder_) / "step-00000005");
   }
+}
+
+/// Rank 0 waits for the files of all: not for those of a rank that is lost.
+TEST_F(Checkpoint, SaveEndsWhenARankIsLost) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    run_world(2, [&](Communicator& comm) {
+      Trainer trainer(comm, options_for(2, kZero1), sample_text());
+      trainer.step();
+      if (comm.rank() == 1) {
+        all_or_none(trainer.mesh().world(), [] {});  // as begin_save() does, and then nothing is written
+        throw Error(Code::PeerFailed, "lost");
+      }
+      const auto save = trainer.begin_save(folder_);
+      trainer.end_save(*save);
+    });
+    ADD_FAILURE() << "saved";
+  } catch (const Error&) {
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_FALSE(newest_checkpoint(folder_).has_value());
 }
 
 TEST_F(Checkpoint, GoesOnWithOtherTensorParallelism) {

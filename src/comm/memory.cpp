@@ -7,7 +7,7 @@
 #include "comm/placement.hpp"
 #include "control/host.hpp"
 #include "link/mapped_memory.hpp"
-#include "rma/window.hpp"
+#include "rma/own_part.hpp"
 
 namespace tutti::comm {
 

@@ -206,7 +206,7 @@ void Communicator::fail_one_sided(const OneSided& call, const Error& error) {
 
 void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
   // Loads and stores need no limit.
-  const double limit = call.peer < 0 || parts.asks(call.peer) ? timeouts_.of_calls() : 0;
+  const double limit = call.peer < 0 || parts.may_wait(call.peer) ? timeouts_.of_calls() : 0;
   const auto flush = [&](Rank peer) {
     parts.check_open(peer);
     parts.flush(peer, limit);

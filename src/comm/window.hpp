@@ -14,7 +14,8 @@
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
-#include "rma/channel.hpp"
+#include "rma/connections.hpp"
+#include "rma/own_part.hpp"
 #include "rma/target.hpp"
 #include "rma/window.hpp"
 
@@ -48,7 +49,7 @@ struct WindowServices {
 
   const uint64_t process;  ///< process_generation(): a forked child has no part in it
   const std::shared_ptr<rma::Target> target;
-  rma::Channels channels;
+  rma::Connections connections;
   std::map<uint64_t, std::shared_ptr<rma::OwnPart>> live;  ///< parts of windows that are registered, by their numbers
 };
 

@@ -53,7 +53,7 @@ void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
 }  // namespace
 
 WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends)
-    : process(process_generation()), target(rma::Target::open(wireup)), channels(wireup, std::move(ends)) {
+    : process(process_generation()), target(rma::Target::open(wireup)), connections(wireup, std::move(ends)) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
 }
@@ -89,7 +89,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     board_->leave(calls_);
     trace_->leave();
     std::vector<rma::Part> parts = parts_of(all);  // throws on all ranks if one cannot take part
-    window->parts.emplace(calls_, *endpoint_, windows_->channels, std::move(parts), deadline);
+    window->parts.emplace(calls_, windows_->connections, std::move(parts), deadline);
     for (Rank peer = 0; peer < ranks(); ++peer) {
       window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
     }

@@ -106,7 +106,7 @@ class Agent::Client {
       case Request::What::CompareSwap:
         return change_word();
       case Request::What::Flush:
-        reply(std::exchange(failed_, Outcome::Done), 0);
+        reply(std::exchange(failed_, Outcome::Done), failed_in_);
         return true;
     }
     return false;
@@ -148,7 +148,9 @@ class Agent::Client {
   }
 
   void note(Outcome outcome) {
-    if (failed_ == Outcome::Done) failed_ = outcome;
+    if (failed_ != Outcome::Done) return;
+    failed_ = outcome;
+    failed_in_ = request_.window;
   }
 
   void reply(Outcome outcome, uint64_t value) {
@@ -205,6 +207,7 @@ class Agent::Client {
   size_t reply_sent_ = sizeof(Reply);  // bytes of it
   uint64_t to_send_ = 0;               // bytes of a get that follow it
   Outcome failed_ = Outcome::Done;     // the first of the requests without an answer
+  uint64_t failed_in_ = 0;             // its window
 };
 
 Agent& Agent::of_this_process() { return tutti::of_this_process<Agent>(); }

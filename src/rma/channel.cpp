@@ -3,32 +3,19 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/format.hpp"
 #include "base/socket.hpp"
 #include "rma/target.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::rma {
 namespace {
 
-constexpr double kLook = 50e-3;      // seconds between two looks at what ends a wait
-constexpr double kReasonWithin = 2;  // … in which it becomes known that a peer whose stream has ended has left
+constexpr double kLook = 50e-3;  // seconds between two looks at what ends a wait
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-[[noreturn]] void refuse_left(Rank peer) { throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer); }
-
-/// The peer has left, or its stream's end has another reason, which may be known a moment later.
-bool leaves(Rank peer, const Ends& ends) {
-  const Deadline deadline = Deadline::in(kReasonWithin);
-  while (!ends.has_left(peer)) {
-    if (ends.stop.load(std::memory_order_acquire) != 0 || deadline.passed()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 /// Runs work(); its error names the peer.
@@ -38,7 +25,7 @@ auto named(Rank peer, const Ends& ends, Work&& work) {
     return work();
   } catch (const Error& error) {
     if (error.code() == Code::InvalidUsage) throw;  // it has left
-    if (error.code() == Code::PeerFailed && leaves(peer, ends)) refuse_left(peer);
+    if (error.code() == Code::PeerFailed && leaves(peer, ends)) throw_left(peer);
     throw_error(error.code(), "requests to rank {}: {}", peer, error.what());
   }
 }
@@ -56,7 +43,7 @@ void Channel::await(short events, Deadline deadline) const {
     pollfd entry{stream_.get(), events, 0};
     if (::poll(&entry, 1, deadline.poll_ms(static_cast<int>(kLook * 1e3))) > 0) return;
     if (ends_.stop.load(std::memory_order_relaxed) != 0) throw Error(Code::Aborted, "stopped");
-    if (ends_.has_left(peer_)) refuse_left(peer_);
+    if (ends_.has_left(peer_)) throw_left(peer_);
     if (deadline.passed()) throw Error(Code::Timeout, "the other end did not answer in time");
   }
 }
@@ -103,15 +90,25 @@ Reply Channel::receive(std::span<std::byte> into, Deadline deadline) {
   });
 }
 
-Channel& Channels::to(Rank peer, Deadline deadline) {
-  check_not_left(peer);
-  std::unique_ptr<Channel>& channel = open_[static_cast<size_t>(peer)];
-  if (channel == nullptr) channel = std::make_unique<Channel>(wireup_, peer, ends_, deadline);
-  return *channel;
+uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadline deadline) {
+  send(request, {}, deadline);
+  const Reply reply = receive(into, deadline);
+  const uint64_t window = request.what == Request::What::Flush ? reply.value : request.window;
+  switch (reply.outcome) {
+    case Reply::Outcome::Done:
+      return reply.value;
+    case Reply::Outcome::NoWindow:
+      if (ends_.has_left(peer_)) throw_left(peer_);
+      throw_closed(peer_, window, Closed::Deregistered);
+    case Reply::Outcome::Unmapped:
+      throw_unmapped(peer_, window);
+    case Reply::Outcome::OutOfRange:
+      break;
+  }
+  throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window of call {}",
+              peer_, window);
 }
 
-void Channels::check_not_left(Rank peer) const {
-  if (ends_.has_left(peer)) refuse_left(peer);
-}
+void Channel::flush(double limit) { ask({.what = Request::What::Flush}, {}, Deadline::in(limit)); }
 
 }  // namespace tutti::rma

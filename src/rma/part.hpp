@@ -79,7 +79,7 @@ struct Reply {
   };
   uint32_t magic = Request::kMagic;
   Outcome outcome = Outcome::Done;  ///< of this request; of Flush, of those without an answer since the last one
-  uint64_t value = 0;               ///< before Add and CompareSwap
+  uint64_t value = 0;               ///< before Add and CompareSwap; of Flush, the window of the first that failed
 };
 
 }  // namespace tutti::rma

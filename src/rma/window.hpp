@@ -1,11 +1,11 @@
 // A window: a buffer of each rank that all ranks may read and write (one-sided calls). Ranks of the same process, and
-// of the same host where the memory can be mapped, do it by loads and stores; others over a stream to the agent there.
+// of the same host where the memory can be mapped, do it by loads and stores; others in a way of RemotePart.
 //
 // Order: what a rank puts into another rank's part lies there when a signal of it that follows has arrived: the signal
 // is counted by a store-release, and await() reads the count by a load-acquire. Puts without a signal between them may
 // arrive in any order. What a rank puts is in place, and may be read by get() and by others, after flush(). That holds
-// of all windows of a communicator together: requests to a rank go over one stream, and a signal that is stored waits
-// until those before it are carried out.
+// of all windows of a communicator together: they share the connections to a rank, and a signal waits until what other
+// connections than its own have carried is in place.
 #pragma once
 
 #include <array>
@@ -13,68 +13,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "link/segment.hpp"
 #include "reduce/fold.hpp"
-#include "rma/channel.hpp"
+#include "rma/connections.hpp"
+#include "rma/own_part.hpp"
 #include "rma/part.hpp"
-#include "rma/target.hpp"
-#include "transports/wireup.hpp"
+#include "rma/remote_part.hpp"
 
 namespace tutti::rma {
 
-/// Which part of a window of this process: the communicator's name, the rank, the window's number.
-using PartName = std::tuple<std::string, Rank, uint64_t>;
-
-/// This rank's own part: its buffer, and the memory in which signals are counted. Ranks of the same process hold it
-/// too, as long as they have the window.
-class OwnPart {
- public:
-  /// The other ranks of this process find it under its name.
-  static std::shared_ptr<OwnPart> make(PartName name, void* memory, uint64_t bytes, Rank ranks);
-  /// Null: there is none of this name in this process.
-  static std::shared_ptr<OwnPart> find(const PartName& name);
-  ~OwnPart();
-  OwnPart(const OwnPart&) = delete;
-  OwnPart& operator=(const OwnPart&) = delete;
-
-  /// Does a part of this process have some of these bytes? Its name.
-  static std::optional<PartName> within(const void* memory, uint64_t bytes);
-  const Part& part() const { return part_; }
-  Target::Exposed exposed() const;
-  std::byte* memory() const { return memory_; }
-  SignalLine& from(Rank rank) const { return signals_[rank]; }
-  /// When it returns, nobody uses the part by loads and stores: uses that have begun have ended. A process of this host
-  /// that is in the middle of one for longer than a moment, since it is stopped, has pages of its own from then on, and
-  /// these have the content of before. False if the system refuses that, or the part shares pages with other data.
-  bool close(Closed why = Closed::Deregistered);
-
- private:
-  OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks);
-  bool is_busy() const;
-  bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
-  bool cut_off();
-
-  const PartName name_;
-  std::byte* const memory_;
-  const Rank ranks_;
-  SignalLine* const signals_;
-  Part part_;
-};
-
-/// One thread at a time makes calls. Those that reach over streams throw what Channel's functions throw. All throw
-/// Error(InvalidArgument) where the bytes do not lie in the peer's part, and Error(InvalidUsage) where the peer has
-/// deregistered the window, freed its memory, or left.
+/// One thread at a time makes calls. They throw Error(InvalidArgument) where the bytes do not lie in the peer's part,
+/// Error(InvalidUsage) where the peer has deregistered the window or left, and what RemotePart's functions throw.
 class Window {
  public:
-  /// `parts`: by rank. Maps those of this host's other processes that can be mapped: for the others requests are sent.
-  Window(uint64_t number, transports::Wireup& wireup, Channels& channels, std::vector<Part> parts, Deadline deadline);
+  /// `parts`: by rank. Maps those of this host's other processes that can be mapped.
+  Window(uint64_t number, Connections& connections, std::vector<Part> parts, Deadline deadline);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -82,10 +39,10 @@ class Window {
   uint64_t bytes(Rank peer) const { return parts_[peer].bytes; }
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
   std::byte* address(Rank peer) const { return peers_[peer].memory; }
-  /// Do calls wait for answers, or for room on a stream, or may they?
-  bool asks(Rank peer) const { return peers_[peer].line == nullptr || channels_.is_dirty(peer); }
+  /// May calls wait for the peer?
+  bool may_wait(Rank peer) const { return peers_[peer].line == nullptr || connections_.are_dirty(peer); }
 
-  /// `limit`: seconds that a request may take. put() returns when the source may be changed.
+  /// `limit`: seconds that the peer may take. put() returns when the source may be changed.
   void put(std::span<const std::byte> source, Rank peer, uint64_t offset, double limit);
   void get(std::span<std::byte> into, Rank peer, uint64_t offset, double limit);
   void signal(Rank peer, uint32_t signal, double limit);
@@ -127,26 +84,28 @@ class Window {
 
  private:
   struct Peer {
-    std::byte* memory = nullptr;  // null: over a stream
+    std::byte* memory = nullptr;
     uint64_t bytes = 0;
-    SignalLine* line = nullptr;     // this rank's, of the peer's
-    std::shared_ptr<OwnPart> here;  // of a rank in this process
+    SignalLine* line = nullptr;  // this rank's, of the peer's; null: loads and stores do not reach the part, …
+    std::unique_ptr<RemotePart> remote;  // … and this does
+    std::shared_ptr<OwnPart> here;       // of a rank in this process
     link::Segment memory_file, signal_file;
     std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
 
     void store_signal(uint32_t signal) { line->arrived[signal].store(++sent[signal], std::memory_order_release); }
   };
   void reach(Rank peer, Deadline deadline);
+  bool map(Rank peer, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
-  [[noreturn]] void refuse(Rank peer, Closed why) const;
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
-  /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to it over a stream.
+  /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to the peer otherwise.
   bool is_at_hand(Rank rank) const {
     const SignalLine* const line = peers_[rank].line;
-    return line != nullptr && line->closed.load(std::memory_order_acquire) == Closed::No && !channels_.is_dirty(rank);
+    return line != nullptr && line->closed.load(std::memory_order_acquire) == Closed::No &&
+           !connections_.are_dirty(rank);
   }
   /// work(memory), unless the part is not reached, is closed, or has no such bytes.
   template <class Work>
@@ -164,14 +123,10 @@ class Window {
     return use_bytes(rank, offset, sizeof(uint64_t),
                      [&](std::byte* at) { work(std::atomic_ref(*reinterpret_cast<uint64_t*>(at))); });
   }
-  void refuse_if_closed(Rank peer) const;
-  Request request(Request::What what) const;
-  void tell(Rank peer, const Request& request, std::span<const std::byte> bytes, double limit);
-  uint64_t ask(Rank peer, const Request& request, std::span<std::byte> into, double limit);
+  RemotePart& remote(Rank peer) const;
 
   const uint64_t number_;
-  transports::Wireup& wireup_;
-  Channels& channels_;
+  Connections& connections_;
   const std::vector<Part> parts_;
   std::vector<Peer> peers_;
 };

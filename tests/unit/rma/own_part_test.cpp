@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "rma/window.hpp"
+#include "rma/own_part.hpp"
 
 namespace tutti::rma {
 namespace {

@@ -1,0 +1,52 @@
+// A rank's connections to the ranks of its communicator, which all its windows use.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/rank.hpp"
+#include "rma/channel.hpp"
+#include "rma/remote_part.hpp"
+#include "transports/wireup.hpp"
+
+namespace tutti::rma {
+
+class Connections {
+ public:
+  Connections(transports::Wireup& wireup, Ends ends)
+      : wireup_(wireup), ends_(std::move(ends)), peers_(static_cast<size_t>(wireup.ranks())) {}
+
+  transports::Wireup& wireup() const { return wireup_; }
+
+  /// The stream to the peer's agent, opened at its first use. Throws Error(InvalidUsage) if the peer has left.
+  Channel& channel(Rank peer, Deadline deadline);
+  /// Null: it has not been opened.
+  Channel* open_channel(Rank peer) const { return peers_[static_cast<size_t>(peer)].channel.get(); }
+  /// Another connection to the peer, which is counted from now on.
+  void add(Rank peer, Connection& connection) { peers_[static_cast<size_t>(peer)].all.push_back(&connection); }
+
+  /// May something be on its way to the peer?
+  bool are_dirty(Rank peer) const {
+    for (const Connection* const connection : peers_[static_cast<size_t>(peer)].all) {
+      if (connection->is_dirty) return true;
+    }
+    return false;
+  }
+  /// Flushes all connections to the peer that are dirty, but not `except`.
+  void flush(Rank peer, double limit, const Connection* except = nullptr);
+  /// Throws Error(InvalidUsage) if the peer has left.
+  void check_not_left(Rank peer) const;
+
+ private:
+  struct Peer {
+    std::unique_ptr<Channel> channel;
+    std::vector<Connection*> all;
+  };
+  transports::Wireup& wireup_;
+  const Ends ends_;
+  std::vector<Peer> peers_;  // by rank
+};
+
+}  // namespace tutti::rma

@@ -98,8 +98,7 @@ uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadlin
     case Reply::Outcome::Done:
       return reply.value;
     case Reply::Outcome::NoWindow:
-      if (ends_.has_left(peer_)) throw_left(peer_);
-      throw_closed(peer_, window, Closed::Deregistered);
+      throw_closed(peer_, window, Closed::Deregistered, ends_);
     case Reply::Outcome::Unmapped:
       throw_unmapped(peer_, window);
     case Reply::Outcome::OutOfRange:

@@ -19,6 +19,7 @@ class Connections {
       : wireup_(wireup), ends_(std::move(ends)), peers_(static_cast<size_t>(wireup.ranks())) {}
 
   transports::Wireup& wireup() const { return wireup_; }
+  const Ends& ends() const { return ends_; }
 
   /// The stream to the peer's agent, opened at its first use. Throws Error(InvalidUsage) if the peer has left.
   Channel& channel(Rank peer, Deadline deadline);

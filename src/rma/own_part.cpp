@@ -21,15 +21,21 @@ namespace {
 
 using link::SharedMemory;
 
-/// Zeroed. Memory that peers can map, if there is some.
-SignalLine* make_signals(Rank ranks) {
-  const uint64_t bytes = static_cast<uint64_t>(ranks) * sizeof(SignalLine);
+void* allocate_signals(uint64_t bytes) {
   SharedMemory& shared = SharedMemory::of_this_process();
   try {
-    return static_cast<SignalLine*>(shared.allocate(bytes, SharedMemory::Kind::Mapped));
+    return shared.allocate(bytes, SharedMemory::Kind::Mapped);
   } catch (const Error&) {  // peers send requests then
-    return static_cast<SignalLine*>(shared.allocate(bytes));
+    return shared.allocate(bytes);
   }
+}
+
+/// None has arrived. In memory that peers can map, if there is some.
+SignalLine* make_signals(Rank ranks) {
+  auto* const lines = static_cast<SignalLine*>(allocate_signals(static_cast<uint64_t>(ranks) * sizeof(SignalLine)));
+  std::for_each(lines, lines + ranks,
+                [](SignalLine& line) { line.closed.store(Closed::No, std::memory_order_relaxed); });
+  return lines;
 }
 
 constexpr double kGrace = 2;  // seconds for what uses a part to end: a copy, unless its process is stopped

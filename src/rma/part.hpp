@@ -8,11 +8,12 @@ namespace tutti::rma {
 
 inline constexpr uint32_t kSignals = 8;  ///< that a rank can send each other rank in a window, counted apart
 
-/// Why a part may not be used any more.
+/// Why a part may not be used any more. Memory that its owner has released reads as zeros, also by peers that have it
+/// mapped still.
 enum class Closed : uint32_t {
-  No = 0,
-  Deregistered,
-  Left,  ///< its rank has left the communicator
+  Deregistered = 0,
+  No = 1,
+  Left = 2,  ///< its rank has left the communicator
 };
 
 /// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by

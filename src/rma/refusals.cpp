@@ -11,8 +11,8 @@ namespace tutti::rma {
 
 void throw_left(Rank peer) { throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer); }
 
-void throw_closed(Rank peer, uint64_t window, Closed why) {
-  if (why == Closed::Left) throw_left(peer);
+void throw_closed(Rank peer, uint64_t window, Closed why, const Ends& ends) {
+  if (why == Closed::Left || ends.has_left(peer)) throw_left(peer);
   throw_error(Code::InvalidUsage, "rank {} has deregistered the window of call {}", peer, window);
 }
 

@@ -18,7 +18,7 @@ struct Ends {
 
 /// Error(InvalidUsage). `window`: the number of the call that made it.
 [[noreturn]] void throw_left(Rank peer);
-[[noreturn]] void throw_closed(Rank peer, uint64_t window, Closed why);
+[[noreturn]] void throw_closed(Rank peer, uint64_t window, Closed why, const Ends& ends);
 [[noreturn]] void throw_unmapped(Rank peer, uint64_t window);
 
 /// Has the peer left, if nothing more comes from it? That may become known a moment later, so this waits a little.

@@ -31,7 +31,7 @@ void Window::reach(Rank rank, Deadline deadline) {
   const transports::ProcessId &here = wireup.process_id(wireup.rank()), &there = wireup.process_id(rank);
   if (here == there) {
     peer.here = OwnPart::find({wireup.name(), rank, number_});
-    if (peer.here == nullptr) throw_closed(rank, number_, Closed::Deregistered);
+    if (peer.here == nullptr) throw_closed(rank, number_, Closed::Deregistered, connections_.ends());
     peer.memory = peer.here->memory();
     peer.line = &peer.here->from(wireup.rank());
     return peer.line->reaches.store(1, std::memory_order_release);
@@ -96,13 +96,15 @@ void Window::check_open(Rank peer) const {
   const SignalLine* const line = peers_[peer].line;
   if (line == nullptr) return connections_.check_not_left(peer);
   const Closed closed = line->closed.load(std::memory_order_acquire);
-  if (closed != Closed::No) throw_closed(peer, number_, closed);
+  if (closed != Closed::No) throw_closed(peer, number_, closed, connections_.ends());
 }
 
 /// What reaches a part that loads and stores do not. If they do, but have not used bytes that lie in it, it is closed.
 RemotePart& Window::remote(Rank rank) const {
   const Peer& peer = peers_[rank];
-  if (peer.remote == nullptr) throw_closed(rank, number_, peer.line->closed.load(std::memory_order_acquire));
+  if (peer.remote == nullptr) {
+    throw_closed(rank, number_, peer.line->closed.load(std::memory_order_acquire), connections_.ends());
+  }
   return *peer.remote;
 }
 

@@ -6,7 +6,10 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
+#include "link/mapped_memory.hpp"
+#include "link/segment.hpp"
 #include "rma/own_part.hpp"
 
 namespace tutti::rma {
@@ -38,6 +41,18 @@ TEST(OwnPart, IsFoundByItsNameWhileSomebodyHoldsIt) {
   EXPECT_EQ(OwnPart::find({"another one", 1, 7}), nullptr);
   part.reset();
   EXPECT_EQ(OwnPart::find({"a communicator", 1, 7}), nullptr);
+}
+
+/// (A rank that was stopped may look at it when it continues.)
+TEST(OwnPart, ThatIsGoneIsClosedForThoseThatHaveItsSignalsMapped) {
+  auto part = OwnPart::make({"a communicator", 0, 1}, nullptr, 0, 2);
+  auto exported = link::SharedMemory::of_this_process().export_region(part->part().signal_region);
+  if (!exported.fd) GTEST_SKIP() << "this system has no memory that other processes can map";
+  const auto mapped = link::Segment::map(std::move(exported.fd), {0, exported.bytes}, "rank 0");
+  SignalLine& line = reinterpret_cast<SignalLine*>(mapped.base())[1];
+  EXPECT_TRUE(Use(line).allowed());
+  part.reset();
+  EXPECT_FALSE(Use(line).allowed());
 }
 
 }  // namespace

@@ -486,8 +486,9 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  * all ranks. Concurrent accesses to the same bytes, of which one writes, and which no signal, flush or atomic operation
  * orders, give undefined bytes there, and nothing worse.
  *
- * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores. Other memory, and that of other hosts, they
- * reach over a stream to a thread of the process that has it. Memory of GPUs is not supported yet.
+ * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores, and other memory through the kernel, if it
+ * permits that (docs/windows.md). Memory of other hosts they reach over a stream to a thread of the process that has
+ * it. Memory of GPUs is not supported yet.
  *
  * Calls on a window are calls on its communicator, and run in their order: at once (stream NULL: they return when
  * `source` may be changed and `target` holds its bytes), on a stream, or at the end of a group, where those that wait

@@ -44,7 +44,7 @@ struct Window {
 
 /// What a rank's windows share.
 struct WindowServices {
-  WindowServices(transports::Wireup& wireup, rma::Ends ends);
+  WindowServices(transports::Wireup& wireup, rma::Ends ends, bool use_cma);
   ~WindowServices();
 
   const uint64_t process;  ///< process_generation(): a forked child has no part in it

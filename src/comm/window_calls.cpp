@@ -42,18 +42,29 @@ std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
   return parts;
 }
 
+/// By rank; 0: of another host.
+std::vector<int> processes_of_host(const control::Endpoint& endpoint) {
+  std::vector<int> all;
+  for (Rank rank = 0; rank < endpoint.ranks(); ++rank) {
+    const transports::ProcessId& process = endpoint.process_id(rank);
+    const bool is_here = process.host == endpoint.process_id(endpoint.rank()).host;
+    all.push_back(is_here ? static_cast<int>(process.process) : 0);
+  }
+  return all;
+}
+
 void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
   if (part.close(why)) return;
   log_error(
-      "rank {}: a rank that is stopped may still write to a window's memory when it continues: the system refuses "
-      "new pages, or the memory shares pages with other data",
+      "rank {}: another rank may still write to a window's memory: it is in the middle of a copy, and the system "
+      "refuses new pages, or the memory shares pages with other data",
       rank);
 }
 
 }  // namespace
 
-WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends)
-    : process(process_generation()), target(rma::Target::open(wireup)), connections(wireup, std::move(ends)) {
+WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends, bool use_cma)
+    : process(process_generation()), target(rma::Target::open(wireup)), connections(wireup, std::move(ends), use_cma) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
 }
@@ -70,13 +81,16 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
       if (windows_ == nullptr) {
         windows_ = std::make_unique<WindowServices>(
             *endpoint_,
-            rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }});
+            rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }},
+            fabric_->cma() != Cma::Off);
       }
       std::string mine;
       try {
         refusal.throw_if_bad();
         window = std::make_shared<Window>(
-            calls_, rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, ranks()), ranks());
+            calls_,
+            rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, processes_of_host(*endpoint_)),
+            ranks());
         windows_->target->expose(calls_, window->own->exposed());
         mine = transports::pack(window->own->part());
       } catch (const Error& error) {  // the others are not to wait for this rank
@@ -94,6 +108,8 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
       window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
     }
     windows_->live[window->number] = window->own;
+    if (log_enabled(LogLevel::Info))
+      log_info("rank {}: window of call {}: {}", rank(), window->number, window->parts->ways());
     return window;
   } catch (...) {
     if (window != nullptr) close_window(*window);
@@ -118,6 +134,7 @@ void Communicator::deregister_window(Window& window) {
       for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, timeouts_.of_init());
       return exchange({}, deadline);  // all have flushed
     });
+    window.own->expect_no_use();
     board_->leave(calls_);
     trace_->leave();
   } catch (...) {

@@ -25,8 +25,9 @@ int repeat(Call call, int process, unsigned char* ours, unsigned char* theirs, u
   const uint64_t gate_bytes = gate != 0 ? sizeof token : 0;
   const unsigned long first = gate != 0 ? 0 : 1;
   while (bytes > 0) {
-    const iovec local[] = {{&token, gate_bytes}, {ours, bytes}};
-    const iovec remote[] = {{reinterpret_cast<void*>(gate), gate_bytes}, {theirs, bytes}};
+    const uint64_t part = std::min(bytes, kCmaCall);
+    const iovec local[] = {{&token, gate_bytes}, {ours, part}};
+    const iovec remote[] = {{reinterpret_cast<void*>(gate), gate_bytes}, {theirs, part}};
     const ssize_t done = call(process, local + first, 2 - first, remote + first, 2 - first, 0);
     if (done < 0) return errno;
     const uint64_t moved = static_cast<uint64_t>(done) - std::min(static_cast<uint64_t>(done), gate_bytes);

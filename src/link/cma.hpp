@@ -7,6 +7,9 @@
 
 namespace tutti::link {
 
+/// Bytes of a system call, at most: the kernel takes little less than 2 GiB, and a writer is to pass its gate often.
+inline constexpr uint64_t kCmaCall = 16 << 20;
+
 /// Copies `bytes` bytes from `from`, an address in `process`, to `to`. Returns 0 or an errno: ESRCH if the process is
 /// gone, EPERM if the kernel does not permit it, EFAULT if the process has no such memory.
 int cma_read(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);

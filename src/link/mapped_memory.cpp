@@ -70,6 +70,13 @@ uint64_t page_bytes() {
   return kBytes;
 }
 
+bool is_mapped(const void* memory, uint64_t bytes) {
+  if (bytes == 0) return true;
+  const auto begin = reinterpret_cast<uintptr_t>(memory) / page_bytes() * page_bytes();
+  const auto end = reinterpret_cast<uintptr_t>(memory) + bytes;
+  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 SharedMemory& SharedMemory::of_this_process() {
   static auto* const kAll = new SharedMemory;  // never destroyed: threads may outlive main()
   return *kAll;

@@ -16,6 +16,9 @@ namespace tutti::link {
 
 /// Bytes of a page.
 uint64_t page_bytes();
+/// The pages of these bytes are there: the program has not unmapped them. (Memory that it has freed and that is mapped
+/// still, or again, looks the same.)
+bool is_mapped(const void* memory, uint64_t bytes);
 
 /// Which of a rank's buffers its peers can read.
 class Regions {

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,15 +26,6 @@ constexpr int kTurns = 16;              // … so many times
 constexpr uint64_t kWord = sizeof(uint64_t);
 
 bool is_within(uint64_t offset, uint64_t bytes, uint64_t all) { return offset <= all && bytes <= all - offset; }
-
-/// The pages of these bytes are there: the program has not unmapped them. (Memory that it has freed and that is mapped
-/// still, or again, looks the same.)
-bool is_mapped(const std::byte* memory, uint64_t bytes) {
-  if (bytes == 0) return true;
-  const auto begin = reinterpret_cast<uintptr_t>(memory) / link::page_bytes() * link::page_bytes();
-  const auto end = reinterpret_cast<uintptr_t>(memory) + bytes;
-  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0 || errno != ENOMEM;
-}
 
 }  // namespace
 
@@ -137,7 +127,7 @@ class Agent::Client {
     target_->with(request_.window, [&](const Target::Exposed& part) {
       if (!is_within(request_.offset, request_.bytes, part.bytes)) {
         outcome = Outcome::OutOfRange;
-      } else if (!is_mapped(part.memory + request_.offset, request_.bytes)) {
+      } else if (!link::is_mapped(part.memory + request_.offset, request_.bytes)) {
         outcome = Outcome::Unmapped;
       } else {
         outcome = Outcome::Done;

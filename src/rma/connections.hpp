@@ -15,11 +15,13 @@ namespace tutti::rma {
 
 class Connections {
  public:
-  Connections(transports::Wireup& wireup, Ends ends)
-      : wireup_(wireup), ends_(std::move(ends)), peers_(static_cast<size_t>(wireup.ranks())) {}
+  /// `use_cma`: processes of the host may access each other's memory through the kernel.
+  Connections(transports::Wireup& wireup, Ends ends, bool use_cma)
+      : wireup_(wireup), ends_(std::move(ends)), use_cma_(use_cma), peers_(static_cast<size_t>(wireup.ranks())) {}
 
   transports::Wireup& wireup() const { return wireup_; }
   const Ends& ends() const { return ends_; }
+  bool use_cma() const { return use_cma_; }
 
   /// The stream to the peer's agent, opened at its first use. Throws Error(InvalidUsage) if the peer has left.
   Channel& channel(Rank peer, Deadline deadline);
@@ -47,6 +49,7 @@ class Connections {
   };
   transports::Wireup& wireup_;
   const Ends ends_;
+  const bool use_cma_;
   std::vector<Peer> peers_;  // by rank
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/per_process.hpp"
+#include "base/secret.hpp"
 #include "link/mapped_memory.hpp"
 #include "tutti/error.hpp"
 
@@ -50,8 +51,8 @@ struct Parts {
 
 }  // namespace
 
-std::shared_ptr<OwnPart> OwnPart::make(PartName name, void* memory, uint64_t bytes, Rank ranks) {
-  const std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, ranks));
+std::shared_ptr<OwnPart> OwnPart::make(PartName name, void* memory, uint64_t bytes, std::vector<int> processes) {
+  const std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, std::move(processes)));
   Parts& parts = Parts::of_this_process();
   const std::lock_guard lock(parts.mutex);
   parts.all[std::move(name)] = part;
@@ -79,20 +80,25 @@ std::optional<PartName> OwnPart::within(const void* memory, uint64_t bytes) {
   return std::nullopt;
 }
 
-OwnPart::OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks)
-    : name_(std::move(name)), memory_(static_cast<std::byte*>(memory)), ranks_(ranks), signals_(make_signals(ranks)) {
-  part_ = {.bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory)};
+OwnPart::OwnPart(PartName name, void* memory, uint64_t bytes, std::vector<int> processes)
+    : name_(std::move(name)),
+      memory_(static_cast<std::byte*>(memory)),
+      processes_(std::move(processes)),
+      signals_(make_signals(ranks())),
+      token_(random_u64()) {
   const SharedMemory& shared = SharedMemory::of_this_process();
-  const link::SharedRegion signals = shared.find(signals_, static_cast<uint64_t>(ranks) * sizeof(SignalLine));
-  if (bytes == 0) {  // there is nothing else to map
-    part_.signal_region = signals.id;
-    return;
-  }
+  const link::SharedRegion signals = shared.find(signals_, static_cast<uint64_t>(ranks()) * sizeof(SignalLine));
+  part_ = {.bytes = bytes, .memory = reinterpret_cast<uint64_t>(memory), .signal_region = signals.id};
+  if (bytes == 0) return;  // there is nothing else to reach
   const link::SharedRegion region = shared.find(memory, bytes);
-  if (region.id == 0 || signals.id == 0) return;
-  part_.region = region.id;
-  part_.offset = static_cast<uint64_t>(memory_ - reinterpret_cast<const std::byte*>(region.base));
-  part_.signal_region = signals.id;
+  if (region.id != 0) {
+    part_.region = region.id;
+    part_.offset = static_cast<uint64_t>(memory_ - reinterpret_cast<const std::byte*>(region.base));
+  } else {
+    part_.gate = gate_.emplace().address();
+    part_.token_at = reinterpret_cast<uint64_t>(&token_);
+    part_.token = token_;
+  }
 }
 
 OwnPart::~OwnPart() {
@@ -112,18 +118,23 @@ Target::Exposed OwnPart::exposed() const {
           .signal_region = part_.signal_region};
 }
 
-bool OwnPart::is_busy() const {
-  return std::any_of(signals_, signals_ + ranks_,
-                     [](const SignalLine& line) { return line.busy.load(std::memory_order_seq_cst) != 0; });
+/// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.)
+bool OwnPart::is_in_use() const {
+  for (Rank rank = 0; rank < ranks(); ++rank) {
+    if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) continue;
+    if (!gate_ || link::may_be_in_kernel(processes_[static_cast<size_t>(rank)])) return true;
+  }
+  return false;
 }
 
 bool OwnPart::close(Closed why) {
-  for (SignalLine* line = signals_; line != signals_ + ranks_; ++line) {
+  for (SignalLine* line = signals_; line != signals_ + ranks(); ++line) {
     line->closed.store(why, std::memory_order_seq_cst);
   }
+  if (gate_) gate_->shut();
   const Deadline grace = Deadline::in(kGrace);
-  while (is_busy() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  return !is_busy() || cut_off();
+  while (is_in_use() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return !is_in_use() || cut_off();
 }
 
 /// Of a part that a stopped process may still write to.

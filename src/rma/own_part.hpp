@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/rank.hpp"
+#include "link/cma.hpp"
 #include "rma/part.hpp"
 #include "rma/target.hpp"
 
@@ -22,7 +24,8 @@ using PartName = std::tuple<std::string, Rank, uint64_t>;
 class OwnPart {
  public:
   /// The other ranks of this process find it under its name.
-  static std::shared_ptr<OwnPart> make(PartName name, void* memory, uint64_t bytes, Rank ranks);
+  /// `processes`: by rank, those of this host; 0: on another one.
+  static std::shared_ptr<OwnPart> make(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
   /// Null: there is none of this name in this process.
   static std::shared_ptr<OwnPart> find(const PartName& name);
   ~OwnPart();
@@ -35,21 +38,27 @@ class OwnPart {
   Target::Exposed exposed() const;
   std::byte* memory() const { return memory_; }
   SignalLine& from(Rank rank) const { return signals_[rank]; }
-  /// When it returns, nobody uses the part by loads and stores: uses that have begun have ended. A process of this host
-  /// that is in the middle of one for longer than a moment, since it is stopped, has pages of its own from then on, and
-  /// these have the content of before. False if the system refuses that, or the part shares pages with other data.
+  /// When it returns, nobody uses the part without the agent: uses that have begun have ended. A process of this host
+  /// may be in the middle of one for longer than a moment, since it is stopped. If the part is mapped, that process has
+  /// pages of its own from then on, and these have the content of before; else the kernel refuses its later writes.
+  /// False if the system cannot do that, or the part shares pages with other data.
   bool close(Closed why = Closed::Deregistered);
+  /// To be called before close() if all ranks have told that they do not use the part any more.
+  void expect_no_use() { gate_.reset(); }
 
  private:
-  OwnPart(PartName name, void* memory, uint64_t bytes, Rank ranks);
-  bool is_busy() const;
+  OwnPart(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
+  Rank ranks() const { return static_cast<Rank>(processes_.size()); }
+  bool is_in_use() const;
   bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();
 
   const PartName name_;
   std::byte* const memory_;
-  const Rank ranks_;
+  const std::vector<int> processes_;
   SignalLine* const signals_;
+  const uint64_t token_;
+  std::optional<link::CmaGate> gate_;
   Part part_;
 };
 

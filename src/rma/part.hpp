@@ -16,13 +16,13 @@ enum class Closed : uint32_t {
   Left = 2,  ///< its rank has left the communicator
 };
 
-/// What a rank and one that reaches its part by loads and stores tell each other. `arrived` and `busy` are written by
+/// What a rank and one that uses its part without the agent tell each other. `arrived` and `busy` are written by
 /// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests. Processors fetch
 /// lines in pairs: beside the signals, which the owner polls, there is nothing that the other one writes.
 struct SignalLine {
   alignas(128) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
   alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
-  alignas(128) std::atomic<uint32_t> reaches;            ///< it does so by loads and stores
+  alignas(128) std::atomic<uint32_t> reaches;            ///< it stores its signals
   std::atomic<Closed> closed;                            ///< the part may not be used any more
 };
 
@@ -47,13 +47,15 @@ class Use {
 
 /// A rank's part of a window.
 struct Part {
-  static constexpr uint64_t kMagic = 0x32747261'70616d72;  // "rmapart2"
+  static constexpr uint64_t kMagic = 0x33747261'70616d72;  // "rmapart3"
 
   uint64_t magic = kMagic;
   uint64_t bytes = 0;
-  uint64_t memory = 0;              ///< its address in its process: atomic steps need a multiple of 8
-  uint64_t region = 0, offset = 0;  ///< where the memory lies in SharedMemory; region 0: peers cannot map it
-  uint64_t signal_region = 0;       ///< that of the signals, which begin there; 0: peers cannot map the part
+  uint64_t memory = 0;               ///< its address in its process: atomic steps need a multiple of 8
+  uint64_t region = 0, offset = 0;   ///< where the memory lies in SharedMemory; region 0: peers cannot map it
+  uint64_t signal_region = 0;        ///< that of the signals, which begin there; 0: peers cannot map them
+  uint64_t gate = 0;                 ///< CMA writes pass it (link::CmaGate); 0: there is none
+  uint64_t token_at = 0, token = 0;  ///< a word of its process at that address, at random
   bool operator==(const Part&) const = default;
 };
 

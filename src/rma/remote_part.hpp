@@ -43,6 +43,8 @@ class RemotePart {
   /// Of 8 bytes at a multiple of 8; sequentially consistent. Return what was there before.
   virtual uint64_t add(uint64_t operand, uint64_t offset, double limit) = 0;
   virtual uint64_t compare_swap(uint64_t expected, uint64_t desired, uint64_t offset, double limit) = 0;
+  /// "CMA", as the log names it.
+  virtual const char* name() const = 0;
   /// What carries its puts and signals; null: nothing has yet, or what it puts is in place when put() returns.
   virtual const Connection* connection() const = 0;
 };

@@ -18,6 +18,7 @@ class Requests final : public RemotePart {
   void signal(uint32_t signal, double limit) override;
   uint64_t add(uint64_t operand, uint64_t offset, double limit) override;
   uint64_t compare_swap(uint64_t expected, uint64_t desired, uint64_t offset, double limit) override;
+  const char* name() const override { return "requests"; }
   const Connection* connection() const override { return connections_.open_channel(peer_); }
 
  private:

@@ -1,10 +1,11 @@
 #include "rma/window.hpp"
 
 #include <atomic>
+#include <map>
 #include <utility>
 
 #include "base/format.hpp"
-#include "base/log.hpp"
+#include "rma/cma_part.hpp"
 #include "rma/refusals.hpp"
 #include "rma/requests.hpp"
 #include "rma/target.hpp"
@@ -13,6 +14,13 @@
 #include "tutti/error.hpp"
 
 namespace tutti::rma {
+namespace {
+
+[[noreturn]] void throw_not_given() {
+  throw Error(Code::ProtocolError, "its part does not lie in the memory that it gave");
+}
+
+}  // namespace
 
 Window::Window(uint64_t number, Connections& connections, std::vector<Part> parts, Deadline deadline)
     : number_(number), connections_(connections), parts_(std::move(parts)), peers_(parts_.size()) {
@@ -36,31 +44,37 @@ void Window::reach(Rank rank, Deadline deadline) {
     peer.line = &peer.here->from(wireup.rank());
     return peer.line->reaches.store(1, std::memory_order_release);
   }
-  if (here.host == there.host && map(rank, deadline)) return;
+  if (here.host == there.host) reach_process(rank, deadline);
+  if (peer.line != nullptr || peer.remote != nullptr) return;
   peer.remote = std::make_unique<Requests>(connections_, rank, number_);
 }
 
-/// Maps the part of another process of this host, if that is possible.
-bool Window::map(Rank rank, Deadline deadline) {
+/// Another process of this host, if its part can be mapped, or written and read by CMA.
+void Window::reach_process(Rank rank, Deadline deadline) try {
+  const Part& part = parts_[rank];
+  if (part.signal_region == 0) throw Error(Code::Unsupported, "its signals cannot be mapped");
+  const bool is_mapped = part.region != 0 || part.bytes == 0;
+  if (!is_mapped && !connections_.use_cma()) throw Error(Code::Unsupported, "TUTTI_CMA is off");
+  link::Segment signals = map(rank, part.signal_region, deadline);
+  if (signals.bytes() < static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine)) throw_not_given();
+  if (is_mapped) return map_part(rank, std::move(signals), deadline);
+  peers_[rank].remote = std::make_unique<CmaPart>(connections_, rank, number_, part, std::move(signals));
+} catch (const Error& error) {
+  peers_[rank].why_requests = error.what();
+}
+
+void Window::map_part(Rank rank, link::Segment signals, Deadline deadline) {
   const Part& part = parts_[rank];
   Peer& peer = peers_[rank];
-  if (part.signal_region == 0) return false;
-  try {
-    if (part.bytes > 0) peer.memory_file = map(rank, part.region, deadline);
-    peer.signal_file = map(rank, part.signal_region, deadline);
-  } catch (const Error& error) {
-    log_info("window: rank {}'s part cannot be mapped, so requests are sent to it: {}", rank, error.what());
-    return false;
+  if (part.bytes > 0) {
+    peer.memory_file = map(rank, part.region, deadline);
+    const uint64_t room = peer.memory_file.bytes();
+    if (part.offset > room || part.bytes > room - part.offset) throw_not_given();
+    peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
   }
-  const uint64_t lines = static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine);
-  const uint64_t room = part.bytes > 0 ? peer.memory_file.bytes() : part.offset;
-  if (part.offset > room || part.bytes > room - part.offset || peer.signal_file.bytes() < lines) {
-    throw_error(Code::ProtocolError, "rank {}'s part of the window does not lie in the memory that it gave", rank);
-  }
-  if (part.bytes > 0) peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
+  peer.signal_file = std::move(signals);
   peer.line = reinterpret_cast<SignalLine*>(peer.signal_file.base()) + connections_.wireup().rank();
   peer.line->reaches.store(1, std::memory_order_release);
-  return true;
 }
 
 link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
@@ -73,6 +87,19 @@ link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
     throw_error(Code::Unsupported, "it says: {}", transports::printable_reply(reply.bytes));
   }
   return link::Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer));
+}
+
+std::string Window::ways() const {
+  std::map<std::string, std::string> ranks;  // by way
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    std::string& all = ranks[peer.remote == nullptr ? "loads and stores" : peer.remote->name()];
+    all += fmt::format("{}{}{}", all.empty() ? "" : ", ", rank,
+                       peer.why_requests.empty() ? "" : fmt::format(" ({})", peer.why_requests));
+  }
+  std::string text;
+  for (const auto& [way, of] : ranks) text += fmt::format("{}{} to {}", text.empty() ? "" : "; ", way, of);
+  return text;
 }
 
 void Window::check(Rank peer, uint64_t offset, uint64_t bytes) const {

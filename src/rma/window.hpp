@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -39,6 +40,8 @@ class Window {
   uint64_t bytes(Rank peer) const { return parts_[peer].bytes; }
   /// Where this process's loads and stores reach the peer's part; null: nowhere.
   std::byte* address(Rank peer) const { return peers_[peer].memory; }
+  /// "CMA to 1, 2; loads and stores to 0; requests to 3 (why nothing else)", ranks, for the log.
+  std::string ways() const;
   /// May calls wait for the peer?
   bool may_wait(Rank peer) const { return peers_[peer].line == nullptr || connections_.are_dirty(peer); }
 
@@ -88,6 +91,7 @@ class Window {
     uint64_t bytes = 0;
     SignalLine* line = nullptr;  // this rank's, of the peer's; null: loads and stores do not reach the part, …
     std::unique_ptr<RemotePart> remote;  // … and this does
+    std::string why_requests;            // and nothing else
     std::shared_ptr<OwnPart> here;       // of a rank in this process
     link::Segment memory_file, signal_file;
     std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
@@ -95,7 +99,8 @@ class Window {
     void store_signal(uint32_t signal) { line->arrived[signal].store(++sent[signal], std::memory_order_release); }
   };
   void reach(Rank peer, Deadline deadline);
-  bool map(Rank peer, Deadline deadline);
+  void reach_process(Rank peer, Deadline deadline);
+  void map_part(Rank peer, link::Segment signals, Deadline deadline);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;

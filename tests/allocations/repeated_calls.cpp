@@ -4,7 +4,8 @@
 //   tutti_repeated_calls CALLS THREADS              as this many ranks, one per thread
 //
 // Counts the calling thread's allocations (malloc and operator new) in every collective, and in the one-sided calls on
-// memory that peers map, at three sizes. Also makes CALLS small all-reduces and compares the process's resident memory.
+// memory that peers map and on other memory, at three sizes. Also makes CALLS small all-reduces and compares the
+// process's resident memory.
 // Exit status 0: nothing was allocated, and memory has not grown.
 #include <fmt/format.h>
 #include <tutti/tutti.h>
@@ -60,12 +61,11 @@ class Rank {
   /// Calls that allocated.
   int count_all() { return count(calls()); }
   int count_one_sided() {
-    void* part = nullptr;
-    check(tuttiMemAlloc(&part, kMax * sizeof(float)));
-    check(tuttiWindowRegister(comm_, part, kMax * sizeof(float), &window_));
-    const int wrong = count(one_sided_calls());
-    check(tuttiWindowDeregister(window_));
-    check(tuttiMemFree(part));
+    void* mapped = nullptr;
+    check(tuttiMemAlloc(&mapped, kMax * sizeof(float)));
+    std::vector<float> ordinary(kMax);
+    const int wrong = count_on(mapped) + count_on(ordinary.data());
+    check(tuttiMemFree(mapped));
     return wrong;
   }
 
@@ -80,6 +80,14 @@ class Rank {
     for (const Call& call : calls) {
       for (const size_t count : {size_t{2}, size_t{1024}, kMax}) wrong += count_one(call, count) ? 0 : 1;
     }
+    return wrong;
+  }
+
+  /// One-sided calls on that memory.
+  int count_on(void* part) {
+    check(tuttiWindowRegister(comm_, part, kMax * sizeof(float), &window_));
+    const int wrong = count(one_sided_calls());
+    check(tuttiWindowDeregister(window_));
     return wrong;
   }
 

@@ -1,21 +1,23 @@
 """System calls that a sandbox forbids: a job does without, or each rank ends with an error of the operating system.
 
-    forbidden_test.py TUTTI [unittest's arguments]
+    forbidden_test.py TUTTI WINDOWS [unittest's arguments]
 
 Two ranks all-reduce while one system call is refused in both, as a seccomp filter of a container does. No hang, no crash,
-no wrong result, and never the text that a defect of Tutti has.
+no wrong result, and never the text that a defect of Tutti has. WINDOWS, tests of one-sided calls, needs neither of the calls
+that access another process's memory.
 """
 
 import ctypes
 import os
 import platform
+import re
 import signal
 import struct
 import subprocess
 import sys
 import unittest
 
-TUTTI = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
+TUTTI, WINDOWS = (os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "" for _ in range(2))
 LIMIT = 60  # seconds until a hanging rank fails
 # Of x86-64. Not those without which no program starts: they are the loader's and libc's.
 CALLS = {"poll": 7, "madvise": 28, "sched_yield": 24, "socket": 41, "connect": 42, "sendto": 44, "recvfrom": 45,
@@ -47,16 +49,15 @@ def forbid(number, errno):
         os._exit(99)
 
 
-def run_job(transport, number, errno):
-    """The ranks' exit statuses and outputs."""
+def run_job(command, transport, number, errno, **more):
+    """The ranks' exit statuses and outputs. `more`: variables."""
     ranks = []
     for rank in range(2):
         variables = {"TUTTI_RANK": rank, "TUTTI_SIZE": 2, "TUTTI_LOCAL_RANK": rank, "TUTTI_LOCAL_SIZE": 2,
                      "TUTTI_JOB": f"forbidden{os.getpid()}", "TUTTI_TRANSPORT": transport, "TUTTI_TIMEOUT": 10,
-                     "TUTTI_INIT_TIMEOUT": 3}
+                     "TUTTI_INIT_TIMEOUT": 3, **more}
         ranks.append(subprocess.Popen(
-            [TUTTI, "perf", "all_reduce", "-b", "8", "-e", "4M", "-f", "512", "-n", "2", "-w", "1"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: forbid(number, errno),
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: forbid(number, errno),
             env={**os.environ, **{name: str(value) for name, value in variables.items()}}))
     ends = []
     for process in ranks:
@@ -72,7 +73,8 @@ def run_job(transport, number, errno):
 @unittest.skipUnless(platform.machine() == "x86_64", "the numbers of the system calls are x86-64's")
 class ForbiddenCall(unittest.TestCase):
     def check(self, transport, name, errno):
-        for rank, (status, output) in enumerate(run_job(transport, CALLS[name], errno)):
+        command = [TUTTI, "perf", "all_reduce", "-b", "8", "-e", "4M", "-f", "512", "-n", "2", "-w", "1"]
+        for rank, (status, output) in enumerate(run_job(command, transport, CALLS[name], errno)):
             with self.subTest(transport=transport, call=name, errno=errno, rank=rank):
                 if status == 99:
                     self.skipTest("seccomp filters are not permitted here")
@@ -82,6 +84,32 @@ class ForbiddenCall(unittest.TestCase):
                     self.assertNotIn(words, output)
                 if status != 0:
                     self.assertRegex(output, "tutti perf: ")
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "the numbers of the system calls are x86-64's")
+class ForbiddenToWindows(unittest.TestCase):
+    """Windows on ordinary memory: by CMA (process_vm_readv, process_vm_writev), or by requests if one is refused."""
+
+    NONE = 0xFFFF  # the number of no system call
+    TESTS = "Windows.WhatASignalAnnouncesIsThere:Windows.GetsWhatWasPutByAnother:Windows.AtomicStepsOfAllRanksAddUp"
+
+    def check(self, number, errno, way):
+        command = [WINDOWS, f"--gtest_filter={self.TESTS}"]
+        for rank, (status, output) in enumerate(run_job(command, "shm", number, errno, TUTTI_LOG="info")):
+            with self.subTest(number=number, errno=errno, rank=rank):
+                if status == 99:
+                    self.skipTest("seccomp filters are not permitted here")
+                self.assertEqual(status, 0, output)
+                self.assertRegex(output, f"rank {rank}: window of call [0-9]+: {way}")
+
+    def test_none(self):
+        self.check(self.NONE, EPERM, "(CMA to|.*requests to . .its process's memory cannot be (read|written) by CMA:)")
+
+    def test_process_vm(self):
+        for name, done in ("process_vm_readv", "read"), ("process_vm_writev", "written"):
+            for errno in EPERM, ENOSYS:
+                self.check(CALLS[name], errno, f".*requests to . .its process's memory cannot be {done} by CMA: "
+                           f"{re.escape(os.strerror(errno))}")
 
 
 for one_transport in "shm", "tcp":

@@ -11,8 +11,9 @@
 // again until it fails), `exit` and `kill` (the process ends at once), `wait` (until the test says `go`), `fill` (all
 // outputs so far get a pattern), `intact` (fails where an output has not kept it); `window COUNT` (an output of so many
 // i64 becomes this rank's part of a window; `window_null COUNT`: NULL does), and on that `put COUNT PEER`,
-// `put_signal COUNT PEER`, `signal PEER`, `wait_signal PEER`, `flush PEER`, `deregister`; `suspend`, `resume`,
-// `sum COUNT` (an all-reduce whose sums are checked), `resources` (its text: fault/resources.hpp's numbers).
+// `put_signal COUNT PEER`, `get COUNT PEER` (of a part that holds zeros: other bytes are an error), `signal PEER`,
+// `wait_signal PEER`, `flush PEER`, `deregister`; `suspend`, `resume`, `sum COUNT` (an all-reduce whose sums are
+// checked), `resources` (its text: fault/resources.hpp's numbers).
 #pragma once
 
 #include <deque>

@@ -242,6 +242,14 @@ class Player {
       return name == "put" ? tuttiPut(in, count * 8, peer, 0, window_, nullptr)
                            : tuttiPutSignal(in, count * 8, peer, 0, 0, window_, nullptr);
     }
+    if (name == "get") {
+      words >> count >> peer;
+      auto* const into = static_cast<unsigned char*>(buffer(false, count, mapped));
+      std::memset(into, 1, count * 8);
+      const tuttiResult_t result = tuttiGet(into, count * 8, peer, 0, window_, nullptr);
+      const bool right = into[0] == 0 && std::memcmp(into, into + 1, count * 8 - 1) == 0;
+      return result == tuttiSuccess && !right ? tuttiInternalError : result;
+    }
     if (name != "signal" && name != "wait_signal" && name != "flush") return std::nullopt;
     words >> peer;
     if (name == "signal") return tuttiSignal(peer, 0, window_, nullptr);

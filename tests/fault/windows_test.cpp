@@ -40,6 +40,29 @@ TEST_P(WindowOfProcesses, ARankThatDiesEndsAWaitForItsSignal) {
   EXPECT_EQ(stories[0][5].code, tuttiPeerFailed);
 }
 
+TEST_P(WindowOfProcesses, ARankThatDiesIsNamedByCallsOnItsPart) {
+  for (const std::string memory : {"", " mapped"}) {
+    for (const std::string call : {"repeat put 524288 1", "repeat get 524288 1"}) {
+      SCOPED_TRACE(call + memory);
+      Job job({GetParam() == "hosts" ? "tcp" : GetParam(), 2, GetParam() == "hosts" ? "TUTTI_FORCE_REMOTE=1" : ""},
+              [&](int rank) {
+                return "window 524288" + memory + "\nbarrier\n" + (rank == 0 ? call + memory + "\nderegister" : "wait");
+              });
+      job.await(0, 1);
+      job.await(1, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // some calls are made
+      job.child_of(1).signal(SIGKILL);
+      const auto stories = job.finish(30);
+      ASSERT_EQ(stories[0].size(), 5u) << job.problem();
+      EXPECT_EQ(stories[0][3].code, tuttiPeerFailed) << stories[0][3].text;
+      const std::string& text = stories[0][3].text;
+      EXPECT_TRUE(text.starts_with("rank 0: ") && text.find("rank 1 (process ") != std::string::npos) << text;
+      EXPECT_EQ(stories[0][4].code, tuttiPeerFailed) << stories[0][4].text;
+      EXPECT_LT(stories[0][4].seconds, 5) << "a death is known at once";
+    }
+  }
+}
+
 TEST_P(WindowOf, RanksThatWaitForEachOthersSignalsAreADeadlock) {
   const bool far = GetParam() == "hosts";  // a signal may be on its way: a time-out ends it
   const auto stories =
@@ -106,30 +129,37 @@ TEST_P(WindowOf, CallsOnThePartOfARankThatHasLeftAreRefused) {
 }
 
 TEST_P(WindowOf, ADeregistrationOfAFailedCommunicatorEndsAtOnceWithItsError) {
-  const auto stories = run(GetParam(), "window 8388608 mapped\nbarrier\nabort\nderegister",
-                           "window 8388608 mapped\nbarrier\nrepeat put 8388608 0 mapped");
-  ASSERT_EQ(stories[0].size(), 5u);
-  EXPECT_EQ(stories[0][4].code, tuttiAborted) << stories[0][4].text;
-  EXPECT_LT(stories[0][4].seconds, 10) << "a put of another rank ends when its copy does";
-  EXPECT_EQ(stories[1].back().code, tuttiAborted) << stories[1].back().text;
+  for (const std::string memory : {"", " mapped"}) {
+    for (const std::string call : {"put", "get"}) {
+      SCOPED_TRACE(call + memory);
+      const auto stories = run(GetParam(), "window 8388608" + memory + "\nbarrier\nabort\nderegister",
+                               "window 8388608" + memory + "\nbarrier\nrepeat " + call + " 8388608 0" + memory);
+      ASSERT_EQ(stories[0].size(), 5u);
+      EXPECT_EQ(stories[0][4].code, tuttiAborted) << stories[0][4].text;
+      EXPECT_LT(stories[0][4].seconds, 10) << "a call of another rank ends when its copy does";
+      const int code = stories[1].back().code;  // of its part, if that is known before the communicator's end
+      EXPECT_TRUE(code == tuttiAborted || code == tuttiInvalidUsage) << stories[1].back().text;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fault, WindowOf, testing::Values("local", "shm", "hosts"));
 INSTANTIATE_TEST_SUITE_P(Fault, WindowOfProcesses, testing::Values("shm", "hosts"));
 
-/// Rank 1 is stopped while it puts, rank 0 gives up and deregisters, then rank 1 continues.
-void stop_and_go_on(const Stage& stage, const std::string& memory, double moment) {
+/// Rank 1 is stopped while it makes calls, rank 0 gives up, deregisters and fills its memory, then rank 1 continues.
+void stop_and_go_on(const Stage& stage, const std::string& call, const std::string& memory, double moment) {
   Job job(stage, [&](int rank) {
-    const std::string window = "window 8388608" + memory + "\nbarrier\n";
-    return window + (rank == 1 ? "repeat put 8388608 0" + memory : "wait_signal 1\nderegister\nfill\nwait\nintact");
+    const std::string window = "window 8388608" + memory + "\n", line = call + " 8388608 0" + memory;
+    if (rank == 1) return window + line + "\nbarrier\nrepeat " + line;  // the first call allocates its buffer
+    return window + "barrier\nwait_signal 1\nderegister\nfill\nwait\nintact";
   });
   job.await(0, 1);
-  job.await(1, 1);
+  job.await(1, 2);
   std::this_thread::sleep_for(std::chrono::duration<double>(moment));
   job.child_of(1).signal(SIGSTOP);
   job.await(0, 4);
   job.child_of(1).signal(SIGCONT);
-  job.await(1, 2);
+  job.await(1, 3);
   job.go(0);
   const auto stories = job.finish(30);
   EXPECT_EQ(job.problem(), "");
@@ -138,24 +168,28 @@ void stop_and_go_on(const Stage& stage, const std::string& memory, double moment
   EXPECT_NE(stories[0][3].text.find(" s for a signal of rank 1"), std::string::npos) << stories[0][3].text;
   EXPECT_NE(stories[0][4].code, tuttiSuccess) << "rank 1 has not deregistered";
   EXPECT_EQ(stories[0][7].code, tuttiSuccess) << "its part was written after it was deregistered";
+  EXPECT_NE(stories[1].back().code, tuttiInternalError) << "a get has read what rank 0 wrote after it deregistered";
 }
 
-class StoppedWriter : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+/// By transport, call and memory.
+class StoppedRank : public testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {};
 
-TEST_P(StoppedWriter, WritesToNoWindowThatWasDeregistered) {
-  const auto& [transport, memory] = GetParam();
+TEST_P(StoppedRank, UsesNoWindowThatWasDeregistered) {
+  const auto& [transport, call, memory] = GetParam();
   const bool hosts = transport == "tcp";
   std::mt19937_64 random(1);
-  for (int run = 0; run < 4 && !HasFailure(); ++run) {
+  for (int run = 0; run < 2 && !HasFailure(); ++run) {
     const double moment = std::uniform_real_distribution<double>(1e-3, 60e-3)(random);
     SCOPED_TRACE("stopped after " + std::to_string(moment * 1e3) + " ms");
-    stop_and_go_on({transport, 2, std::string("TUTTI_TIMEOUT=1") + (hosts ? " TUTTI_FORCE_REMOTE=1" : "")}, memory,
-                   moment);
+    stop_and_go_on({transport, 2, std::string("TUTTI_TIMEOUT=1") + (hosts ? " TUTTI_FORCE_REMOTE=1" : "")}, call,
+                   memory, moment);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fault, StoppedWriter,
-                         testing::Combine(testing::Values("shm", "tcp"), testing::Values("", " mapped")));
+INSTANTIATE_TEST_SUITE_P(Fault, StoppedRank,
+                         testing::Values(std::tuple("shm", "put", ""), std::tuple("shm", "put", " mapped"),
+                                         std::tuple("tcp", "put", ""), std::tuple("tcp", "put", " mapped"),
+                                         std::tuple("shm", "get", "")));
 
 }  // namespace
 }  // namespace tutti::fault

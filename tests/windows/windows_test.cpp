@@ -1,12 +1,22 @@
 // One-sided calls, in a job: this program is one rank of those that a launcher has started, or four threads of its own.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tutti/tutti.h"
@@ -91,9 +101,16 @@ TEST(Windows, AtomicStepsOfAllRanksAddUp) {
   });
 }
 
+/// On each kind of memory.
+void each_memory(const std::function<void(const Member&, Memory)>& body) {
+  each_rank([&](const Member& me) {
+    for (const Memory memory : {Memory::Mapped, Memory::Ordinary}) body(me, memory);
+  });
+}
+
 TEST(Windows, CallsOfAGroupMayWaitForEachOther) {
-  each_rank([](const Member& me) {
-    Words words(me, 1, Memory::Mapped);
+  each_memory([](const Member& me, Memory memory) {
+    Words words(me, 1, memory);
     const auto mine = static_cast<uint64_t>(me.rank + 1);
     OK(tuttiGroupStart());
     OK(tuttiWaitSignal(me.previous(), 0, 1, words.window, nullptr));
@@ -104,8 +121,8 @@ TEST(Windows, CallsOfAGroupMayWaitForEachOther) {
 }
 
 TEST(Windows, CallsOnAStreamRunInOrder) {
-  each_rank([](const Member& me) {
-    Words words(me, 1, Memory::Mapped);
+  each_memory([](const Member& me, Memory memory) {
+    Words words(me, 1, memory);
     tuttiStream_t stream = nullptr;
     OK(tuttiStreamCreate(&stream));
     uint64_t mine = static_cast<uint64_t>(me.rank + 1), got = 0;
@@ -133,6 +150,18 @@ TEST(Windows, PartsMayDifferInSizeAndBeEmpty) {
   });
 }
 
+/// This thread's system calls of these numbers fail from now on. False: there are no filters here.
+bool forbid(std::initializer_list<uint32_t> calls) {
+  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const uint32_t call : calls) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
 /// The text of an error.
 std::string refused(tuttiResult_t expected, tuttiResult_t result) {
   EXPECT_EQ(result, expected) << tuttiGetLastError();
@@ -140,15 +169,16 @@ std::string refused(tuttiResult_t expected, tuttiResult_t result) {
 }
 
 TEST(Windows, MistakesAreRefusedAndLoseNothing) {
-  each_rank([](const Member& me) {
-    Words words(me, 2, Memory::Mapped, 5);
+  each_memory([](const Member& me, Memory memory) {
+    Words words(me, 2, memory, 5);
     tuttiWindow_t window = words.window;
     uint64_t word = 1;
     const std::string own = "rank " + std::to_string(me.rank) + ": ";
-    EXPECT_EQ(refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 9, window, nullptr)),
-              own + "put(8 bytes, to rank " + std::to_string(me.next()) +
-                  " at offset 9): 8 bytes at offset 9 do not lie in rank " + std::to_string(me.next()) +
-                  "'s part, of 16 bytes, of the window of call 1");
+    const std::string text = refused(tuttiInvalidArgument, tuttiPut(&word, 8, me.next(), 9, window, nullptr));
+    EXPECT_EQ(text.substr(0, text.rfind(' ')), own + "put(8 bytes, to rank " + std::to_string(me.next()) +
+                                                   " at offset 9): 8 bytes at offset 9 do not lie in rank " +
+                                                   std::to_string(me.next()) +
+                                                   "'s part, of 16 bytes, of the window of call");
     refused(tuttiInvalidArgument, tuttiGet(&word, 8, me.next(), SIZE_MAX, window, nullptr));
     refused(tuttiInvalidArgument, tuttiPut(&word, SIZE_MAX, me.next(), 8, window, nullptr));
     refused(tuttiInvalidArgument, tuttiPut(nullptr, 8, me.next(), 0, window, nullptr));
@@ -236,8 +266,10 @@ TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
     OK(tuttiBarrier(me.comm, nullptr));
     std::vector<char> mine(kBytes);
     const std::string gone = "rank " + std::to_string(me.next()) + " has freed its part of the window of call ";
-    OK(tuttiPut(mine.data(), kBytes, me.next(), 0, window, nullptr));
-    EXPECT_NE(refused(tuttiInvalidUsage, tuttiFlush(me.next(), window, nullptr)).find(gone), std::string::npos);
+    tuttiResult_t put = tuttiPut(mine.data(), kBytes, me.next(), 0, window, nullptr);
+    if (put == tuttiSuccess) put = tuttiFlush(me.next(), window, nullptr);  // a request has no answer before
+    EXPECT_NE(refused(tuttiInvalidUsage, put).find(gone), std::string::npos);
+    OK(tuttiFlush(me.next(), window, nullptr));
     EXPECT_NE(refused(tuttiInvalidUsage, tuttiGet(mine.data(), 8, me.next(), 0, window, nullptr)).find(gone),
               std::string::npos);
     EXPECT_NE(refused(tuttiInvalidUsage, tuttiAtomicAdd(1, nullptr, me.next(), 8, window, nullptr)).find(gone),
@@ -245,6 +277,54 @@ TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
     OK(tuttiSignal(me.next(), 0, window, nullptr));
     OK(tuttiWaitSignal(me.previous(), 0, 1, window, nullptr));
     OK(tuttiWindowDeregister(window));
+  });
+}
+
+TEST(WindowsOfProcesses, ReadAndWriteMoreThanASystemCallDoes) {
+  each_rank([](const Member& me) {
+    if (me.ranks != 2) GTEST_SKIP() << "two ranks need half as much memory";
+    constexpr size_t kBytes = (33 << 20) + 13;  // odd, and several calls
+    const auto bytes_of = [](int rank) {
+      const std::vector<uint64_t> words = values(rank, 1, kBytes / 8 + 1);
+      const auto* const first = reinterpret_cast<const unsigned char*>(words.data());
+      return std::vector<unsigned char>(first, first + kBytes);
+    };
+    const std::vector<unsigned char> mine = bytes_of(me.rank), theirs = bytes_of(me.previous());
+    std::vector<unsigned char> part(kBytes + 8, 1), got(kBytes, 2);
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, part.data(), part.size(), &window));
+    OK(tuttiPutSignal(mine.data(), kBytes, me.next(), 3, 0, window, nullptr));
+    OK(tuttiWaitSignal(me.previous(), 0, 1, window, nullptr));
+    EXPECT_EQ(std::memcmp(part.data() + 3, theirs.data(), kBytes), 0);
+    EXPECT_TRUE(part[2] == 1 && part[kBytes + 3] == 1) << "beside it";
+    OK(tuttiGet(got.data(), kBytes, me.next(), 3, window, nullptr));
+    EXPECT_EQ(std::memcmp(got.data(), mine.data(), kBytes), 0);
+    OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// A program may give up system calls at any time.
+TEST(WindowsOfProcesses, TakeAnotherWayWhenTheKernelRefusesOne) {
+  each_rank([](const Member& me) {
+    Words words(me, 1000, Memory::Ordinary);
+    bool forbidden = false;
+    std::jthread([&] {  // a filter is a thread's, and stays with it
+      forbidden = forbid({SYS_process_vm_writev, SYS_process_vm_readv});
+      for (uint64_t round = 1; forbidden && round <= 20; ++round) {
+        const auto mine = values(me.rank, round, 1000);
+        OK(tuttiPutSignal(mine.data(), 8000, me.next(), 0, 0, words.window, nullptr));
+        OK(tuttiWaitSignal(me.previous(), 0, 1, words.window, nullptr));
+        const std::vector<uint64_t> got(words.data, words.data + 1000);
+        EXPECT_EQ(got, values(me.previous(), round, 1000)) << "round " << round;
+        std::vector<uint64_t> back(1000);
+        OK(tuttiGet(back.data(), 8000, me.next(), 0, words.window, nullptr));
+        EXPECT_EQ(back, mine);
+        OK(tuttiSignal(me.previous(), 1, words.window, nullptr));  // it may put again
+        OK(tuttiWaitSignal(me.next(), 1, 1, words.window, nullptr));
+      }
+    })
+        .join();
+    if (!forbidden) GTEST_SKIP() << "seccomp filters are not permitted here";
   });
 }
 

@@ -1,13 +1,16 @@
 // The two words by which the owner of a part of a window and one that uses it exclude each other.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
 #include "link/segment.hpp"
 #include "rma/own_part.hpp"
@@ -17,7 +20,7 @@ namespace {
 
 TEST(OwnPart, IsClosedOnlyWhenUsesThatHaveBegunHaveEnded) {
   uint64_t word = 0;
-  const auto part = OwnPart::make({"a communicator", 0, 1}, &word, sizeof word, 2);
+  const auto part = OwnPart::make({"a communicator", 0, 1}, &word, sizeof word, {0, 0});
   std::optional<Use> use(part->from(1));
   ASSERT_TRUE(use->allowed());
   std::atomic<bool> closed{false};
@@ -35,7 +38,7 @@ TEST(OwnPart, IsClosedOnlyWhenUsesThatHaveBegunHaveEnded) {
 
 TEST(OwnPart, IsFoundByItsNameWhileSomebodyHoldsIt) {
   uint64_t word = 0;
-  auto part = OwnPart::make({"a communicator", 1, 7}, &word, sizeof word, 2);
+  auto part = OwnPart::make({"a communicator", 1, 7}, &word, sizeof word, {0, 0});
   EXPECT_EQ(OwnPart::find({"a communicator", 1, 7}), part);
   EXPECT_EQ(OwnPart::find({"a communicator", 0, 7}), nullptr);
   EXPECT_EQ(OwnPart::find({"another one", 1, 7}), nullptr);
@@ -43,9 +46,26 @@ TEST(OwnPart, IsFoundByItsNameWhileSomebodyHoldsIt) {
   EXPECT_EQ(OwnPart::find({"a communicator", 1, 7}), nullptr);
 }
 
+TEST(OwnPart, IsWrittenByCmaUntilItIsClosed) {
+  uint64_t word = 0, other = 5;
+  const auto part = OwnPart::make({"a communicator", 0, 1}, &word, sizeof word, {getpid(), 0});
+  const auto put = [&] {
+    return link::cma_write(getpid(), reinterpret_cast<const unsigned char*>(&other),
+                           reinterpret_cast<unsigned char*>(part->part().memory), sizeof word, part->part().gate);
+  };
+  const int error = put();
+  if (error == EPERM || error == ENOSYS) GTEST_SKIP() << "the kernel does not permit it here";
+  ASSERT_EQ(error, 0);
+  EXPECT_EQ(word, 5u);
+  EXPECT_TRUE(part->close());
+  other = 6;
+  EXPECT_EQ(put(), EFAULT);
+  EXPECT_EQ(word, 5u);
+}
+
 /// (A rank that was stopped may look at it when it continues.)
 TEST(OwnPart, ThatIsGoneIsClosedForThoseThatHaveItsSignalsMapped) {
-  auto part = OwnPart::make({"a communicator", 0, 1}, nullptr, 0, 2);
+  auto part = OwnPart::make({"a communicator", 0, 1}, nullptr, 0, {0, 0});
   auto exported = link::SharedMemory::of_this_process().export_region(part->part().signal_region);
   if (!exported.fd) GTEST_SKIP() << "this system has no memory that other processes can map";
   const auto mapped = link::Segment::map(std::move(exported.fd), {0, exported.bytes}, "rank 0");

@@ -15,6 +15,7 @@
 #include "link/arena_memory.hpp"
 #include "link/link.hpp"
 #include "link/traits.hpp"
+#include "transports/remote_memory.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::transports {
@@ -153,6 +154,9 @@ struct TransportEntry {
   /// Makes the arena of a rank with peers in other processes of its host, of memory that they map
   /// (link/arena_memory.hpp). The most preferred transport that has one is asked. Null: memory of any kind serves.
   link::ArenaMemory (*arena)(uint64_t bytes, link::SegmentFiles& files) = nullptr;
+  /// Its device, for windows: it reads and writes memory of the peers that this transport reaches. Throws Error. Null:
+  /// it has none that the hardware would keep within what is exposed.
+  std::unique_ptr<RemoteMemory> (*remote_memory)(Wireup& wireup) = nullptr;
 };
 
 /// Registers a transport; each folder transports/<name>/ has one, and so has each module.

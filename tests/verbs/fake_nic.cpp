@@ -1,107 +1,26 @@
 #include "verbs/fake_nic.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
-#include <random>
 #include <vector>
 
 #include "base/format.hpp"
+#include "verbs/fake_wire.hpp"
 
 namespace tutti::test {
-namespace {
 
 using namespace transports::verbs;  // NOLINT(google-build-using-namespace): the interface that this implements
 
+namespace {
+
 constexpr uint32_t kRetries = 1000;  // of a notice that finds no receive
-
-class FakeQueue;
-
-/// What all devices share.
-struct Wire {
-  std::mutex mutex;
-  std::map<uint32_t, FakeQueue*> queues;
-  struct Memory {
-    uint64_t address = 0, bytes = 0;
-    RegionUse use = RegionUse::Send;
-    uint64_t moved = 0;  // from the address to where the device has the bytes: a dmabuf's
-  };
-  std::map<uint32_t, Memory> regions;  // by key
-  std::deque<Event> events;
-  uint32_t last_queue = 100, last_key = 1000;
-  std::minstd_rand random{12345};
-
-  bool chance(uint32_t one_of) { return one_of != 0 && random() % one_of == 0; }
-  bool allows(uint32_t key, uint64_t address, uint64_t bytes, bool write) const {
-    const auto found = regions.find(key);
-    if (found == regions.end() || (write && found->second.use == RegionUse::Send)) return false;
-    const Memory& memory = found->second;
-    return address >= memory.address && bytes <= memory.bytes && address - memory.address <= memory.bytes - bytes;
-  }
-};
-Wire& wire() {
-  static auto* const kWire = new Wire;
-  return *kWire;
-}
-
-class FakeRegion final : public Region {
- public:
-  FakeRegion(void* data, uint64_t size, RegionUse allowed, uint64_t moved = 0) {
-    const std::lock_guard lock(wire().mutex);
-    if (wire().regions.size() >= fake_nic_rules().max_regions) {
-      throw_error(Code::OutOfMemory, "verbs: {} bytes cannot be registered: the fake device is full", size);
-    }
-    address = reinterpret_cast<uint64_t>(data);
-    bytes = size;
-    local_key = remote_key = ++wire().last_key;
-    wire().regions[local_key] = {address, size, allowed, moved};
-  }
-  ~FakeRegion() override {
-    const std::lock_guard lock(wire().mutex);
-    wire().regions.erase(local_key);
-  }
-};
-
-/// A dmabuf's memory, as the device maps it: not where the GPU's owner has it. It begins at the descriptor's position,
-/// as tests/gpu/fake gives it.
-struct DmaBufMapping {
-  explicit DmaBufMapping(const DmaBuf& memory)
-      : bytes(memory.offset + memory.bytes),
-        at(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, ::lseek(memory.fd, 0, SEEK_CUR))) {
-    if (at == MAP_FAILED) throw_error(Code::OutOfMemory, "verbs: the fake device cannot map the dmabuf");
-  }
-  ~DmaBufMapping() { ::munmap(at, bytes); }
-  DmaBufMapping(const DmaBufMapping&) = delete;
-  DmaBufMapping& operator=(const DmaBufMapping&) = delete;
-  const uint64_t bytes;
-  void* const at;
-};
-
-class FakeDeviceRegion final : public Region {
- public:
-  FakeDeviceRegion(const DmaBuf& memory, RegionUse allowed)
-      : mapping_(memory),
-        region_(reinterpret_cast<void*>(memory.address), memory.bytes, allowed,
-                reinterpret_cast<uint64_t>(mapping_.at) + memory.offset - memory.address) {
-    address = region_.address;
-    bytes = region_.bytes;
-    local_key = region_.local_key;
-    remote_key = region_.remote_key;
-  }
-
- private:
-  const DmaBufMapping mapping_;
-  const FakeRegion region_;
-};
 
 /// Bytes on their way into memory.
 struct Placement {
+  uint32_t key = 0;
   uint64_t to = 0;
   std::vector<unsigned char> bytes;
   bool word = false;
@@ -118,6 +37,8 @@ void place(const Placement& what) {
   }
 }
 
+}  // namespace
+
 class FakeQueue final : public Queue {
  public:
   FakeQueue(std::deque<Completion>& into, const QueueNeeds& needs) : into_(into), needs_(needs) {
@@ -128,7 +49,10 @@ class FakeQueue final : public Queue {
   ~FakeQueue() override { stop(); }
 
   QueueAddress address() const override { return {number_, 7}; }
-  void connect(const NicAddress&, const QueueAddress& peer) override { peer_ = peer.number; }
+  void connect(const NicAddress&, const QueueAddress& peer, uint32_t reads) override {
+    if (reads == 0) throw_error(Code::SystemError, "verbs: a queue without reads");
+    peer_ = peer.number;
+  }
 
   int post(const Work& work) override {
     const std::lock_guard lock(wire().mutex);
@@ -137,6 +61,7 @@ class FakeQueue final : public Queue {
     Posted posted{work, {}};
     if (work.inlined) posted.bytes = gather(work);
     if (work.inlined && posted.bytes.size() > fake_nic_rules().max_inline) return EINVAL;
+    if (posted_bytes(work) > fake_nic_rules().max_message) return EINVAL;
     if (!fake_nic_rules().immediate && work.kind == Work::Kind::WriteNotice) return EINVAL;
     posted_.push_back(std::move(posted));
     return 0;
@@ -150,6 +75,7 @@ class FakeQueue final : public Queue {
   void stop() override {
     const std::lock_guard lock(wire().mutex);
     wire().queues.erase(number_);
+    if (wire().changes_word == this) wire().changes_word = nullptr;
     stopped_ = true;
   }
 
@@ -165,20 +91,29 @@ class FakeQueue final : public Queue {
     if (found == wire().queues.end()) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
     FakeQueue& peer = *found->second;
     if (peer.failed_ || peer.deaf_) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
+    if (is_fetch(first.work)) return fetch(first.work, peer);
     const bool notifies = first.work.kind != Work::Kind::Write;
     if (notifies && !peer.takes_notice(retries_)) {
       if (++retries_ > kRetries) fail(Completion::Result::NotReady, "RNR retry counter exceeded");
       return;
     }
     retries_ = 0;
-    if (!first.work.inlined && !may_read(first.work)) return fail(Completion::Result::Other, "local protection error");
-    const std::vector<unsigned char> bytes = first.work.inlined ? first.bytes : gather(first.work);
-    if (!bytes.empty() && !wire().allows(first.work.remote_key, first.work.remote, bytes.size(), true)) {
-      return fail(Completion::Result::Refused, "remote access error");
+    if (!first.work.inlined && !may_use(first.work, false)) {
+      return fail(Completion::Result::Other, "local protection error");
     }
+    const std::vector<unsigned char> bytes = first.work.inlined ? first.bytes : gather(first.work);
+    if (!bytes.empty() && !peer.permits(first.work, bytes.size())) return refuse();
     if (!bytes.empty()) peer.arrive(first.work, bytes);
     if (notifies) peer.notify(first.work.notice);
     finish(Completion::Result::Ok, "success");
+  }
+  /// Places all that is on its way into the region.
+  void settle(uint32_t key) {
+    const auto has_key = [&](const Placement& p) { return p.key == key; };
+    if (std::any_of(placements_.begin(), placements_.end(), has_key)) place_all();
+    if (wire().changes_word == this && !posted_.empty() && posted_.front().work.remote_key == key) {
+      wire().changes_word = nullptr;
+    }
   }
   void deafen() { deaf_ = true; }
   bool is_of(const std::deque<Completion>& device) const { return &into_ == &device; }
@@ -189,6 +124,11 @@ class FakeQueue final : public Queue {
     std::vector<unsigned char> bytes;  // if they are inline
   };
 
+  static uint64_t posted_bytes(const Work& work) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < work.count; ++i) bytes += work.pieces[i].bytes;
+    return bytes;
+  }
   static std::vector<unsigned char> gather(const Work& work) {
     std::vector<unsigned char> bytes;
     for (uint32_t i = 0; i < work.count; ++i) {
@@ -198,10 +138,62 @@ class FakeQueue final : public Queue {
     }
     return bytes;
   }
-  static bool may_read(const Work& work) {
-    return std::all_of(work.pieces, work.pieces + work.count, [](const Piece& piece) {
-      return wire().allows(piece.key, reinterpret_cast<uint64_t>(piece.at), piece.bytes, false);
+  /// As the one that asks: its device reads, or writes, the pieces.
+  static bool may_use(const Work& work, bool write) {
+    return std::all_of(work.pieces, work.pieces + work.count, [&](const Piece& piece) {
+      return wire().allows(piece.key, reinterpret_cast<uint64_t>(piece.at), piece.bytes, write);
     });
+  }
+  /// As the one that is asked.
+  bool permits(const Work& work, uint64_t bytes) const {
+    if (needs_.access == PeerAccess::None) return false;
+    if (is_fetch(work) && needs_.access != PeerAccess::All) return false;
+    return wire().allows(work.remote_key, work.remote, bytes, true, is_fetch(work));
+  }
+  void refuse() { fail(Completion::Result::Refused, "remote access error"); }
+
+  static bool is_fetch(const Work& work) {
+    return work.kind == Work::Kind::Read || work.kind == Work::Kind::Add || work.kind == Work::Kind::CompareSwap;
+  }
+  /// A read or an atomic step: it sees all that was written before.
+  void fetch(const Work& work, FakeQueue& peer) {
+    if (!may_use(work, true)) return fail(Completion::Result::Other, "local protection error");
+    const Piece& into = work.pieces[0];
+    if (!peer.permits(work, into.bytes)) return refuse();
+    if (work.kind == Work::Kind::Read) {
+      peer.place_all();
+      std::memcpy(const_cast<void*>(into.at), reinterpret_cast<const void*>(work.remote), into.bytes);
+      return finish(Completion::Result::Ok, "success");
+    }
+    const transports::RemoteAtomics atomics = fake_nic_rules().atomics;
+    if (atomics == transports::RemoteAtomics::None || into.bytes != sizeof(uint64_t) ||
+        work.remote % sizeof(uint64_t) != 0) {
+      return fail(Completion::Result::Other, "remote invalid request error");
+    }
+    auto* const word = reinterpret_cast<uint64_t*>(work.remote);
+    if (wire().changes_word == nullptr) {
+      peer.place_all();
+      wire().changes_word = this;
+      word_before_ = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+      if (atomics == transports::RemoteAtomics::BetweenDevices) return;
+    }
+    if (wire().changes_word != this) return;
+    const bool equal = work.kind == Work::Kind::Add || word_before_ == work.expected;
+    const uint64_t after = work.kind == Work::Kind::Add ? word_before_ + work.operand : work.operand;
+    if (atomics == transports::RemoteAtomics::BetweenDevices && equal) {
+      __atomic_store_n(word, after, __ATOMIC_RELEASE);
+    } else if (atomics == transports::RemoteAtomics::Global) {
+      word_before_ = step_of_all(work, word);
+    }
+    wire().changes_word = nullptr;
+    std::memcpy(const_cast<void*>(into.at), &word_before_, sizeof word_before_);
+    finish(Completion::Result::Ok, "success");
+  }
+  static uint64_t step_of_all(const Work& work, uint64_t* word) {
+    if (work.kind == Work::Kind::Add) return __atomic_fetch_add(word, work.operand, __ATOMIC_SEQ_CST);
+    uint64_t before = work.expected;
+    __atomic_compare_exchange_n(word, &before, work.operand, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return before;
   }
 
   bool takes_notice(uint32_t tries) const {
@@ -213,13 +205,14 @@ class FakeQueue final : public Queue {
     const Wire::Memory& memory = wire().regions[work.remote_key];
     const uint64_t to = work.remote + memory.moved;
     if (memory.use == RegionUse::Words) {
-      placements_.push_back({to, bytes, true});
+      placements_.push_back({work.remote_key, to, bytes, true});
       return;
     }
     for (size_t at = 0; at < bytes.size();) {
       const size_t some = std::min<size_t>(bytes.size() - at, 1 + wire().random() % 100000);
       placements_.push_back(
-          {to + at,
+          {work.remote_key,
+           to + at,
            {bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(at + some)},
            false});
       at += some;
@@ -239,8 +232,11 @@ class FakeQueue final : public Queue {
         std::find_if(placements_.begin(), placements_.end(), [](const Placement& p) { return p.word; }) -
         placements_.begin());
   }
-  void notify(uint32_t notice) {
+  void place_all() {
     while (!placements_.empty()) place_some();
+  }
+  void notify(uint32_t notice) {
+    place_all();
     --receives_;
     into_.push_back({.id = needs_.receive_id, .received = true, .notice = notice, .text = "success"});
   }
@@ -251,6 +247,8 @@ class FakeQueue final : public Queue {
   }
   void finish(Completion::Result result, const char* text) {
     const Work work = posted_.front().work;
+    if (work.count > 0) ++wire().works;
+    if (wire().changes_word == this) wire().changes_word = nullptr;
     posted_.pop_front();
     --works_;
     if (result == Completion::Result::Ok) {
@@ -268,8 +266,15 @@ class FakeQueue final : public Queue {
   std::deque<Posted> posted_;
   std::vector<Placement> placements_;
   uint32_t works_ = 0, receives_ = 0, retries_ = 0;
+  uint64_t word_before_ = 0;  // of the atomic step under way
   bool failed_ = false, deaf_ = false, stopped_ = false;
 };
+
+namespace {
+
+void step_all() {
+  for (auto& [number, queue] : wire().queues) queue->step();
+}
 
 class FakeNic final : public Nic {
  public:
@@ -279,6 +284,9 @@ class FakeNic final : public Nic {
     info_.adaptive = fake_nic_rules().adaptive;
     info_.dmabuf = fake_nic_rules().dmabuf;
     info_.address.mtu = 1024;
+    info_.atomics = fake_nic_rules().atomics;
+    info_.max_message = fake_nic_rules().max_message;
+    info_.max_reads = 4;
   }
   const NicInfo& info() const override { return info_; }
   std::unique_ptr<Region> register_memory(void* data, uint64_t bytes, RegionUse use) override {
@@ -294,7 +302,7 @@ class FakeNic final : public Nic {
   /// A device works while its process does something else; this one works whenever anybody polls.
   int poll(Completion* into, int most) override {
     const std::lock_guard lock(wire().mutex);
-    for (auto& [number, queue] : wire().queues) queue->step();
+    step_all();
     int count = 0;
     for (; count < most && !completions_.empty(); ++count) {
       into[count] = completions_.front();
@@ -321,6 +329,10 @@ class FakeNic final : public Nic {
 
 }  // namespace
 
+void settle_fake_queues(uint32_t key) {
+  for (auto& [number, queue] : wire().queues) queue->settle(key);
+}
+
 FakeNicRules& fake_nic_rules() {
   static FakeNicRules rules;
   return rules;
@@ -335,6 +347,22 @@ uint32_t fake_regions() {
   const std::lock_guard lock(wire().mutex);
   return static_cast<uint32_t>(wire().regions.size());
 }
+
+uint64_t fake_works() {
+  const std::lock_guard lock(wire().mutex);
+  return wire().works;
+}
+
+FakeWorker::FakeWorker()
+    : thread_([](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
+          {
+            const std::lock_guard lock(wire().mutex);
+            step_all();
+          }
+          std::this_thread::yield();
+        }
+      }) {}
 
 void deafen_fake_queues() {
   const std::lock_guard lock(wire().mutex);

@@ -3,6 +3,7 @@
 #include "transports/verbs/engine.hpp"
 #include "transports/verbs/ibv_nic.hpp"
 #include "transports/verbs/ibv_port.hpp"
+#include "transports/verbs/rdma_memory.hpp"
 
 namespace tutti::transports {
 namespace {
@@ -16,7 +17,12 @@ const TransportRegistration verbs_entry({.name = "verbs",
                                                static_cast<uint32_t>(env().verbs_queues), "verbs");
                                          },
                                          .why_not = verbs::why_not,
-                                         .between_hosts = true});
+                                         .between_hosts = true,
+                                         .remote_memory = [](Wireup& wireup) -> std::unique_ptr<RemoteMemory> {
+                                           const topo::HostPlace place = place_on_host(wireup);
+                                           return std::make_unique<verbs::RdmaMemory>(
+                                               "verbs", verbs::make_ibv_nic(place), verbs::make_ibv_nic(place));
+                                         }});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -2,7 +2,10 @@
 // it with libibverbs; tests have a device in this process that reorders what the standard lets be reordered.
 //
 // A *notice* is 32 bits that a write delivers to the peer as a completion, after all earlier writes of the same queue
-// are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). Nothing else orders writes.
+// are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). An atomic step sees them too, and
+// whoever sees what it has stored sees them; and a read sees them. Nothing else orders writes. (InfiniBand
+// Architecture Specification, volume 1, 9.5: an application may rely on the bytes of a write once one of these, a read
+// apart, has come after it.)
 #pragma once
 
 #include <cstdint>
@@ -10,6 +13,7 @@
 #include <string>
 
 #include "base/status.hpp"
+#include "transports/remote_memory.hpp"
 
 namespace tutti::transports::verbs {
 
@@ -36,11 +40,14 @@ struct NicInfo {
   bool adaptive = false;     ///< the network may route each packet of a write without a notice by itself
   bool dmabuf = false;       ///< register_dmabuf() works
   uint32_t max_work = 1024;  ///< work requests that a queue may hold
+  RemoteAtomics atomics = RemoteAtomics::None;
+  uint32_t max_reads = 1;  ///< reads and atomic steps that a queue may have under way, as the one that asks or is asked
+  uint32_t max_message = 1u << 30;  ///< bytes of a work request
 };
 
 /// What the device may do with a region. The peer writes data there; or single words that must stay in order; or this
-/// device only sends from there.
-enum class RegionUse : uint8_t { Send, Data, Words };
+/// device only sends from there; or peers write, read and make atomic steps (a part of a window).
+enum class RegionUse : uint8_t { Send, Data, Words, Window };
 
 /// Registered memory; deregistered when destroyed.
 class Region {
@@ -68,9 +75,10 @@ struct Piece {
   uint32_t key = 0;  ///< local_key; unused if the bytes are inline
 };
 
-/// A work request: writes its pieces, one after the other, to `remote`.
+/// A work request: writes its pieces, one after the other, to `remote`; or reads from there into them; or changes the 8
+/// bytes there as one step, and stores what was there before in its one piece.
 struct Work {
-  enum class Kind : uint8_t { Write, WriteNotice, SendNotice };
+  enum class Kind : uint8_t { Write, WriteNotice, SendNotice, Read, Add, CompareSwap };
   uint64_t id = 0;  ///< of its completion
   Kind kind = Kind::Write;
   bool completes = false;  ///< a completion is wanted also if it succeeds
@@ -80,6 +88,8 @@ struct Work {
   uint32_t notice = 0;
   uint64_t remote = 0;
   uint32_t remote_key = 0;
+  uint64_t operand = 0;   ///< what is added, or swapped in
+  uint64_t expected = 0;  ///< of CompareSwap
 };
 
 struct Completion {
@@ -96,8 +106,8 @@ class Queue {
  public:
   virtual ~Queue() = default;
   virtual QueueAddress address() const = 0;
-  /// To the peer's end. Throws Error.
-  virtual void connect(const NicAddress& nic, const QueueAddress& peer) = 0;
+  /// To the peer's end; `reads` of each end may be under way. Throws Error.
+  virtual void connect(const NicAddress& nic, const QueueAddress& peer, uint32_t reads = 1) = 0;
   /// Posts one work request; 0 or an errno.
   virtual int post(const Work& work) = 0;
   /// Posts room for `count` more notices; their completions have `id`. 0 or an errno.
@@ -113,10 +123,14 @@ struct Event {
   bool fatal = false;  ///< the device has failed
 };
 
+/// What the peer may do with this end's regions: nothing, write, or all that each of them is registered for.
+enum class PeerAccess : uint8_t { None, Write, All };
+
 struct QueueNeeds {
   uint64_t receive_id = 0;
   uint32_t works = 0;     ///< own work requests at a time
   uint32_t receives = 0;  ///< notices of the peer at a time
+  PeerAccess access = PeerAccess::Write;
 };
 
 /// One port of one device, for one rank. Calls come from one thread at a time.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "comm/fabric.hpp"
 #include "comm/one_sided.hpp"
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
@@ -46,9 +47,12 @@ struct Window {
 struct WindowServices {
   WindowServices(transports::Wireup& wireup, rma::Ends ends, bool use_cma);
   ~WindowServices();
+  /// Opens the device, if the transport to ranks of other hosts has one.
+  void find_device(const Fabric& fabric);
 
   const uint64_t process;  ///< process_generation(): a forked child has no part in it
   const std::shared_ptr<rma::Target> target;
+  std::unique_ptr<transports::RemoteMemory> device;  ///< by which it reaches ranks of other hosts; null: none
   rma::Connections connections;
   std::map<uint64_t, std::shared_ptr<rma::OwnPart>> live;  ///< parts of windows that are registered, by their numbers
 };

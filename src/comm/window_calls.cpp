@@ -9,6 +9,7 @@
 #include "comm/window.hpp"
 #include "control/wait_table.hpp"
 #include "rma/agent.hpp"
+#include "rma/rdma_part.hpp"
 #include "transports/pod_text.hpp"
 
 namespace tutti::comm {
@@ -53,6 +54,20 @@ std::vector<int> processes_of_host(const control::Endpoint& endpoint) {
   return all;
 }
 
+/// Lets other ranks use the part; what they are to know of it.
+rma::Part expose_part(WindowServices& services, const rma::OwnPart& own, uint64_t window, Rank rank) {
+  rma::Part part = own.part();
+  rma::Target::Exposed exposed = own.exposed();
+  try {
+    if (services.device != nullptr) rma::expose_to(*services.device, part, exposed);
+  } catch (const Error& error) {
+    log_warn("rank {}: other hosts send requests to its part of the window of call {}: {} cannot reach it: {}", rank,
+             window, services.device->name(), error.what());
+  }
+  services.target->expose(window, exposed);
+  return part;
+}
+
 void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
   if (part.close(why)) return;
   log_error(
@@ -73,6 +88,31 @@ WindowServices::~WindowServices() {
   if (process == process_generation()) target->close();
 }
 
+void WindowServices::find_device(const Fabric& fabric) {
+  const transports::Wireup& wireup = connections.wireup();
+  const Rank me = wireup.rank();
+  std::vector<std::string> why_not(static_cast<size_t>(wireup.ranks()), "it is of this host");
+  std::string failure;
+  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+    if (wireup.process_id(peer).host == wireup.process_id(me).host) continue;
+    std::string& why = why_not[static_cast<size_t>(peer)];
+    const transports::TransportEntry& entry = fabric.entry_to(peer);
+    if (entry.remote_memory == nullptr) {
+      why = fmt::format("transport {} has no RDMA that a device keeps within the part", entry.name);
+      continue;
+    }
+    try {
+      if (device == nullptr && failure.empty()) device = entry.remote_memory(connections.wireup());
+    } catch (const Error& error) {
+      failure = error.what();
+      log_warn("rank {}: windows of other hosts are reached by requests, not by RDMA: {}", me, failure);
+    }
+    why = failure;
+  }
+  if (device != nullptr) target->use(*device);
+  connections.use_rdma(device.get(), std::move(why_not));
+}
+
 std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, const Status& refusal) {
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
@@ -83,6 +123,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
             *endpoint_,
             rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }},
             fabric_->cma() != Cma::Off);
+        windows_->find_device(*fabric_);
       }
       std::string mine;
       try {
@@ -91,8 +132,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
             calls_,
             rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, processes_of_host(*endpoint_)),
             ranks());
-        windows_->target->expose(calls_, window->own->exposed());
-        mine = transports::pack(window->own->part());
+        mine = transports::pack(expose_part(*windows_, *window->own, calls_, rank()));
       } catch (const Error& error) {  // the others are not to wait for this rank
         mine = refusal_text(error.code(), error.what());
       } catch (const std::exception& error) {
@@ -146,7 +186,9 @@ void Communicator::deregister_window(Window& window) {
 
 /// The program may free their memory when the communicator has been destroyed.
 void Communicator::leave_windows() {
+  constexpr double kDrainLimit = 2;  // seconds
   size_t kept = 0;
+  if (!has_failed()) windows_->connections.drain_rdma(kDrainLimit);
   windows_->target->close();
   for (const auto& [number, part] : windows_->live) {
     kept += part->part().bytes > 0 ? 1 : 0;  // others have nothing that another rank could write to

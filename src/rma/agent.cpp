@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -98,6 +99,10 @@ class Agent::Client {
       case Request::What::Flush:
         reply(std::exchange(failed_, Outcome::Done), failed_in_);
         return true;
+      case Request::What::Connect:
+        text_.clear();
+        left_ = request_.bytes;
+        return left_ > 0 && left_ <= transports::RemoteQueue::kMaxGreeting;
     }
     return false;
   }
@@ -148,8 +153,31 @@ class Agent::Client {
     reply_sent_ = 0;
   }
 
+  /// The offer of a queue pair, then the answer.
+  Progress receive_offer() {
+    char bytes[transports::RemoteQueue::kMaxGreeting];
+    const ptrdiff_t got = recv_now(fd(), bytes, left_);
+    if (got <= 0) return of(got);
+    text_.append(bytes, static_cast<size_t>(got));
+    left_ -= static_cast<uint64_t>(got);
+    if (left_ > 0) return Progress::Some;
+    Outcome outcome = Outcome::Done;
+    try {
+      text_ = target_->accept(from_, text_);
+    } catch (const Error& error) {
+      outcome = Outcome::Refused;
+      text_ = error.what();
+    }
+    text_.resize(std::min<size_t>(text_.size(), Reply::kMaxText));
+    reply(outcome, text_.size());
+    offset_ = 0;
+    to_send_ = text_.size();
+    return Progress::Some;
+  }
+
   /// Bytes of a put: into the window, or nowhere if they have no place there.
   Progress receive() {
+    if (request_.what == Request::What::Connect) return receive_offer();
     const uint64_t chunk = std::min(left_, kChunk);
     ptrdiff_t got = 0;
     const Outcome outcome =
@@ -166,7 +194,7 @@ class Agent::Client {
     return of(got);
   }
 
-  /// The reply, then the bytes of a get.
+  /// The reply, then the bytes of a get, or the answer to an offer.
   Progress send() {
     if (reply_sent_ < sizeof reply_) {
       const std::string_view rest(reinterpret_cast<const char*>(&reply_) + reply_sent_, sizeof reply_ - reply_sent_);
@@ -175,10 +203,14 @@ class Agent::Client {
       return of(sent);
     }
     ptrdiff_t sent = -1;  // the window is gone: the other end must not take anything else for its bytes
-    look([&](const Target::Exposed& part) {
-      const auto* const from = reinterpret_cast<const char*>(part.memory) + offset_;
-      sent = send_now(fd(), std::string_view(from, std::min(to_send_, kChunk)));
-    });
+    if (request_.what == Request::What::Connect) {
+      sent = send_now(fd(), std::string_view(text_).substr(offset_));
+    } else {
+      look([&](const Target::Exposed& part) {
+        const auto* const from = reinterpret_cast<const char*>(part.memory) + offset_;
+        sent = send_now(fd(), std::string_view(from, std::min(to_send_, kChunk)));
+      });
+    }
     if (sent > 0) {
       offset_ += static_cast<uint64_t>(sent);
       to_send_ -= static_cast<uint64_t>(sent);
@@ -195,7 +227,8 @@ class Agent::Client {
   uint64_t left_ = 0;    // bytes of a put to come
   Reply reply_;
   size_t reply_sent_ = sizeof(Reply);  // bytes of it
-  uint64_t to_send_ = 0;               // bytes of a get that follow it
+  uint64_t to_send_ = 0;               // bytes of a get, or of text_, that follow it
+  std::string text_;                   // the offer of a queue pair, then the answer
   Outcome failed_ = Outcome::Done;     // the first of the requests without an answer
   uint64_t failed_in_ = 0;             // its window
 };

@@ -7,6 +7,7 @@
 #include "base/format.hpp"
 #include "base/socket.hpp"
 #include "rma/target.hpp"
+#include "transports/pod_text.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::rma {
@@ -82,7 +83,7 @@ Reply Channel::receive(std::span<std::byte> into, Deadline deadline) {
   return named(peer_, ends_, [&] {
     Reply reply;
     receive_all(std::as_writable_bytes(std::span(&reply, 1)), deadline);
-    if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Unmapped) {
+    if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Refused) {
       throw Error(Code::ProtocolError, "an invalid answer");
     }
     if (reply.outcome == Reply::Outcome::Done) receive_all(into, deadline);
@@ -102,10 +103,20 @@ uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadlin
     case Reply::Outcome::Unmapped:
       throw_unmapped(peer_, window);
     case Reply::Outcome::OutOfRange:
+    case Reply::Outcome::Refused:
       break;
   }
   throw_error(Code::InvalidArgument, "rank {} says that the bytes do not lie in its part of the window of call {}",
               peer_, window);
+}
+
+std::string Channel::connect(const std::string& offer, Deadline deadline) {
+  send({.what = Request::What::Connect, .bytes = offer.size()}, std::as_bytes(std::span(offer)), deadline);
+  const Reply reply = receive({}, deadline);
+  std::string text(std::min(reply.value, Reply::kMaxText), '\0');
+  named(peer_, ends_, [&] { receive_all(std::as_writable_bytes(std::span(text)), deadline); });
+  if (reply.outcome == Reply::Outcome::Done && text.size() == reply.value) return text;
+  throw_error(Code::Unsupported, "rank {} says: {}", peer_, transports::printable_reply(text));
 }
 
 void Channel::flush(double limit) { ask({.what = Request::What::Flush}, {}, Deadline::in(limit)); }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/deadline.hpp"
@@ -26,6 +27,8 @@ class Channel final : public Connection {
   /// Sends it, and returns the value of the answer, with whose bytes it fills `into`. Throws Error(InvalidUsage) also
   /// if the peer has deregistered the window, or freed its memory.
   uint64_t ask(const Request& request, std::span<std::byte> into, Deadline deadline);
+  /// Offers a queue pair to the peer's device; the answer. Throws Error(Unsupported) if the peer has none.
+  std::string connect(const std::string& offer, Deadline deadline);
   void flush(double limit) override;
 
  private:

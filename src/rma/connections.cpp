@@ -1,5 +1,8 @@
 #include "rma/connections.hpp"
 
+#include "base/log.hpp"
+#include "tutti/error.hpp"
+
 namespace tutti::rma {
 
 Channel& Connections::channel(Rank rank, Deadline deadline) {
@@ -10,6 +13,27 @@ Channel& Connections::channel(Rank rank, Deadline deadline) {
     add(rank, *peer.channel);
   }
   return *peer.channel;
+}
+
+void Connections::use_rdma(transports::RemoteMemory* device, std::vector<std::string> why_not) {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    peer.why_no_rdma = std::move(why_not[rank]);
+    if (device == nullptr || !peer.why_no_rdma.empty()) continue;
+    peer.rdma = std::make_unique<RdmaConnection>(*this, static_cast<Rank>(rank), *device);
+    add(static_cast<Rank>(rank), *peer.rdma);
+  }
+}
+
+void Connections::drain_rdma(double limit) {
+  for (const Peer& peer : peers_) {
+    if (peer.rdma == nullptr) continue;
+    try {
+      peer.rdma->flush_if_dirty(limit);
+    } catch (const Error& error) {
+      log_debug("windows: {}", error.what());
+    }
+  }
 }
 
 void Connections::flush(Rank peer, double limit, const Connection* except) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "base/rank.hpp"
 #include "rma/channel.hpp"
+#include "rma/rdma_connection.hpp"
 #include "rma/remote_part.hpp"
 #include "transports/wireup.hpp"
 
@@ -27,6 +29,13 @@ class Connections {
   Channel& channel(Rank peer, Deadline deadline);
   /// Null: it has not been opened.
   Channel* open_channel(Rank peer) const { return peers_[static_cast<size_t>(peer)].channel.get(); }
+  /// Peers for which `why_not` says nothing are reached by the device, which outlives this.
+  void use_rdma(transports::RemoteMemory* device, std::vector<std::string> why_not);
+  /// The queue pair to the peer; null: the device does not reach it.
+  RdmaConnection* rdma(Rank peer) const { return peers_[static_cast<size_t>(peer)].rdma.get(); }
+  const std::string& why_no_rdma(Rank peer) const { return peers_[static_cast<size_t>(peer)].why_no_rdma; }
+  /// What devices have been given to write is in place when it returns, where that is possible.
+  void drain_rdma(double limit);
   /// Another connection to the peer, which is counted from now on.
   void add(Rank peer, Connection& connection) { peers_[static_cast<size_t>(peer)].all.push_back(&connection); }
 
@@ -45,6 +54,8 @@ class Connections {
  private:
   struct Peer {
     std::unique_ptr<Channel> channel;
+    std::unique_ptr<RdmaConnection> rdma;
+    std::string why_no_rdma;
     std::vector<Connection*> all;
   };
   transports::Wireup& wireup_;

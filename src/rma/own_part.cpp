@@ -114,6 +114,7 @@ Target::Exposed OwnPart::exposed() const {
   return {.memory = memory_,
           .bytes = part_.bytes,
           .signals = signals_,
+          .signal_bytes = static_cast<uint64_t>(ranks()) * sizeof(SignalLine),
           .region = part_.region,
           .signal_region = part_.signal_region};
 }

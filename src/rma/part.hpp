@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "transports/remote_memory.hpp"
+
 namespace tutti::rma {
 
 inline constexpr uint32_t kSignals = 8;  ///< that a rank can send each other rank in a window, counted apart
@@ -56,13 +58,14 @@ struct Part {
   uint64_t signal_region = 0;        ///< that of the signals, which begin there; 0: peers cannot map them
   uint64_t gate = 0;                 ///< CMA writes pass it (link::CmaGate); 0: there is none
   uint64_t token_at = 0, token = 0;  ///< a word of its process at that address, at random
+  transports::RemoteKey memory_key, signal_key;  ///< for devices of other hosts; none: they send requests
   bool operator==(const Part&) const = default;
 };
 
-/// What a rank asks of another one's part over a stream. The bytes of a put follow it.
+/// What a rank asks of another one's part over a stream. The bytes of a put, or the offer of Connect, follow it.
 struct Request {
   static constexpr uint32_t kMagic = 0x31616d72;  // "rma1"
-  enum class What : uint32_t { Put, Get, Signal, Add, CompareSwap, Flush };
+  enum class What : uint32_t { Put, Get, Signal, Add, CompareSwap, Flush, Connect };
 
   uint32_t magic = kMagic;
   What what = What::Flush;
@@ -72,17 +75,20 @@ struct Request {
   uint64_t expected = 0;  ///< of CompareSwap
 };
 
-/// The answer to Get, whose bytes follow, Add, CompareSwap and Flush.
+/// The answer to Get, whose bytes follow, Add, CompareSwap, Flush and Connect, whose answer or reason follows.
 struct Reply {
   enum class Outcome : uint32_t {
     Done,
     NoWindow,
     OutOfRange,
     Unmapped,  ///< the program has freed the memory before it deregistered the window
+    Refused,   ///< of Connect: there is no device to connect to
   };
+  static constexpr uint64_t kMaxText = 512;  ///< bytes of what follows the reply to Connect
   uint32_t magic = Request::kMagic;
   Outcome outcome = Outcome::Done;  ///< of this request; of Flush, of those without an answer since the last one
-  uint64_t value = 0;               ///< before Add and CompareSwap; of Flush, the window of the first that failed
+  uint64_t value = 0;               ///< before Add and CompareSwap; of Flush, the window of the first that
+                                    ///< failed; of Connect, the bytes that follow
 };
 
 }  // namespace tutti::rma

@@ -5,6 +5,7 @@
 #include "link/mapped_memory.hpp"
 #include "rma/agent.hpp"
 #include "transports/pod_text.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::rma {
 
@@ -25,7 +26,19 @@ std::shared_ptr<Target> Target::open(transports::Wireup& wireup) {
 void Target::close() {
   const std::lock_guard lock(mutex_);
   parts_.clear();
+  device_ = nullptr;
   closed_ = true;
+}
+
+void Target::use(transports::RemoteMemory& device) {
+  const std::lock_guard lock(mutex_);
+  device_ = &device;
+}
+
+std::string Target::accept(Rank rank, const std::string& offer) {
+  const std::lock_guard lock(mutex_);
+  if (device_ == nullptr) throw Error(Code::Unsupported, "it has no device for windows");
+  return device_->accept(rank, offer);
 }
 
 bool Target::admit(Rank rank) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "rma/part.hpp"
+#include "transports/remote_memory.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::rma {
@@ -22,16 +23,20 @@ class Target : public std::enable_shared_from_this<Target> {
     std::byte* memory = nullptr;
     uint64_t bytes = 0;
     SignalLine* signals = nullptr;
+    uint64_t signal_bytes = 0;
     uint64_t region = 0, signal_region = 0;  ///< of SharedMemory, that peers may map
+    std::shared_ptr<const void> to_device;   ///< holds what a device lets peers access (rma/rdma_part.hpp)
   };
 
   /// Its requests come over `wireup`.
   static std::shared_ptr<Target> open(transports::Wireup& wireup);
-  /// No request is carried out any more.
+  /// No request is carried out any more, and no peer's device accesses memory.
   void close();
+  /// Peers may connect to it; until close().
+  void use(transports::RemoteMemory& device);
 
   void expose(uint64_t window, const Exposed& part);
-  /// When it returns, no request on that part is carried out any more.
+  /// When it returns, no request on that part is carried out any more, and no peer's device accesses it.
   void withdraw(uint64_t window);
 
   /// Does the agent work on parts of this rank, for ranks that do not reach them by loads and stores?
@@ -51,6 +56,8 @@ class Target : public std::enable_shared_from_this<Target> {
   bool admit(Rank rank);
   /// Its stream has ended.
   void end(Rank rank);
+  /// It offers a queue pair to the device's memory; the answer. Throws Error with the reason why there is none.
+  std::string accept(Rank rank, const std::string& offer);
   /// Calls work(part) while the part is sure to stay; false if there is no such window (any more).
   template <class Work>
   bool with(uint64_t window, Work&& work) {
@@ -69,6 +76,7 @@ class Target : public std::enable_shared_from_this<Target> {
   std::map<uint64_t, Exposed> parts_;
   std::set<Rank> admitted_, ended_;
   std::atomic<bool> served_{false};  // some rank was admitted
+  transports::RemoteMemory* device_ = nullptr;
   bool closed_ = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "rma/cma_part.hpp"
+#include "rma/rdma_part.hpp"
 #include "rma/refusals.hpp"
 #include "rma/requests.hpp"
 #include "rma/target.hpp"
@@ -44,9 +45,26 @@ void Window::reach(Rank rank, Deadline deadline) {
     peer.line = &peer.here->from(wireup.rank());
     return peer.line->reaches.store(1, std::memory_order_release);
   }
-  if (here.host == there.host) reach_process(rank, deadline);
+  if (here.host == there.host) {
+    reach_process(rank, deadline);
+  } else {
+    reach_host(rank);
+  }
   if (peer.line != nullptr || peer.remote != nullptr) return;
   peer.remote = std::make_unique<Requests>(connections_, rank, number_);
+}
+
+/// A rank of another host, if a device of this one reaches it, and it has exposed its part.
+void Window::reach_host(Rank rank) {
+  RdmaConnection* const device = connections_.rdma(rank);
+  Peer& peer = peers_[rank];
+  if (device != nullptr && RdmaPart::can_reach(parts_[rank])) {
+    const Rank me = connections_.wireup().rank();
+    peer.remote = std::make_unique<RdmaPart>(connections_, *device, me, rank, number_, parts_[rank]);
+  } else {
+    peer.why_requests =
+        device == nullptr ? connections_.why_no_rdma(rank) : "no device reaches its part: its log has the reason";
+  }
 }
 
 /// Another process of this host, if its part can be mapped, or written and read by CMA.

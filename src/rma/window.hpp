@@ -101,6 +101,7 @@ class Window {
   void reach(Rank peer, Deadline deadline);
   void reach_process(Rank peer, Deadline deadline);
   void map_part(Rank peer, link::Segment signals, Deadline deadline);
+  void reach_host(Rank peer);
   link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;

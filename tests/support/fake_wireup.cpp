@@ -131,7 +131,12 @@ void FakeWireup::answer(const Fd& caller) {
   }();
   if (kind == "stream") {
     const std::lock_guard lock(mutex_);
-    arrived_[{from, name}] = std::move(packet.fd);
+    const auto taker = takers_.find(name);
+    if (taker != takers_.end()) {
+      taker->second(from, std::move(packet.fd));
+    } else {
+      arrived_[{from, name}] = std::move(packet.fd);
+    }
     send_packet(caller, "taken");
     return;
   }
@@ -167,6 +172,11 @@ std::optional<Fd> FakeWireup::take_stream(Rank peer, const std::string& label) {
   Fd fd = std::move(found->second);
   arrived_.erase(found);
   return fd;
+}
+
+void FakeWireup::receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) {
+  const std::lock_guard lock(mutex_);
+  takers_[label] = std::move(take);
 }
 
 void FakeWireup::serve(const std::string& name, Service service) {

@@ -2,6 +2,7 @@
 // through abstract UNIX sockets, one per rank, each served by a thread. There is no authentication.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -25,6 +26,8 @@ class FakeWireup final : public transports::Wireup {
   const transports::ProcessId& process_id(Rank rank) const override;
   /// The other ranks are processes of their own.
   void set_apart() { elsewhere_ = everywhere, elsewhere_.nonce = ~everywhere.nonce, apart_ = true; }
+  /// The other ranks are on hosts of their own.
+  void set_hosts_apart() { elsewhere_ = everywhere, elsewhere_.host = "another host", apart_ = true; }
   void confirm_process(Rank, Deadline) override {}
   const std::string& name() const override { return job_; }
 
@@ -33,6 +36,7 @@ class FakeWireup final : public transports::Wireup {
   /// A TCP connection through the loopback device.
   Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
+  void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) override;
   void serve(const std::string& name, Service service) override;
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 
@@ -53,6 +57,7 @@ class FakeWireup final : public transports::Wireup {
   std::mutex mutex_;
   std::map<std::pair<Rank, std::string>, Fd> arrived_;
   std::map<std::string, Service> services_;
+  std::map<std::string, std::function<void(Rank, Fd)>> takers_;  // by label
   std::thread thread_;
 };
 

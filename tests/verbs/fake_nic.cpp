@@ -186,6 +186,7 @@ class FakeQueue final : public Queue {
       word_before_ = step_of_all(work, word);
     }
     wire().changes_word = nullptr;
+    ++wire().atomic_steps;
     std::memcpy(const_cast<void*>(into.at), &word_before_, sizeof word_before_);
     finish(Completion::Result::Ok, "success");
   }
@@ -351,6 +352,11 @@ uint32_t fake_regions() {
 uint64_t fake_works() {
   const std::lock_guard lock(wire().mutex);
   return wire().works;
+}
+
+uint64_t fake_atomic_steps() {
+  const std::lock_guard lock(wire().mutex);
+  return wire().atomic_steps;
 }
 
 FakeWorker::FakeWorker()

@@ -44,6 +44,8 @@ void deafen_fake_queues();
 
 /// Work requests that devices have carried out or refused so far, but for those without bytes.
 uint64_t fake_works();
+/// Atomic steps among them.
+uint64_t fake_atomic_steps();
 /// Devices work by themselves while it lives, not only when somebody polls.
 class FakeWorker {
  public:

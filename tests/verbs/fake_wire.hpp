@@ -30,7 +30,7 @@ struct Wire {
   std::map<uint32_t, Memory> regions;  // by key
   std::deque<transports::verbs::Event> events;
   uint32_t last_queue = 100, last_key = 1000;
-  uint64_t works = 0;
+  uint64_t works = 0, atomic_steps = 0;
   const FakeQueue* changes_word = nullptr;  // the one queue whose atomic step has read its word, and not stored it yet
   std::minstd_rand random{12345};
 

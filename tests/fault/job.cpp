@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
@@ -51,6 +52,12 @@ int live(const std::string& argument, Line& test) {
 namespace {
 const test::Role role("ranks", live);
 
+/// FAULT_NETWORK takes the place of tcp, for tests where there is another one (tests/cluster/verbs).
+std::string transport_of(const Stage& stage) {
+  const char* const network = std::getenv("FAULT_NETWORK");
+  return stage.transport == "tcp" && network != nullptr ? network : stage.transport;
+}
+
 }  // namespace
 
 Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
@@ -59,10 +66,10 @@ Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
   std::string id;
   for (int p = 0; p < processes; ++p) {
     const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;
-    Child& child = children_.emplace_back(
-        stage.role, fmt::format("{} {} {}", stage.ranks, begin, end),
-        // Of a variable that is given twice, the first value counts.
-        fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, p == 0 ? stage.only_first : "", stage.environment));
+    Child& child = children_.emplace_back(stage.role, fmt::format("{} {} {}", stage.ranks, begin, end),
+                                          // Of a variable that is given twice, the first value counts.
+                                          fmt::format("TUTTI_TRANSPORT={} {} {}", transport_of(stage),
+                                                      p == 0 ? stage.only_first : "", stage.environment));
     if (p == 0) {
       id = child.receive();
     } else {

@@ -63,8 +63,7 @@ class Rank {
   int count_one_sided() {
     void* mapped = nullptr;
     check(tuttiMemAlloc(&mapped, kMax * sizeof(float)));
-    std::vector<float> ordinary(kMax);
-    const int wrong = count_on(mapped) + count_on(ordinary.data());
+    const int wrong = count_on(mapped) + count_on(part_.data());
     check(tuttiMemFree(mapped));
     return wrong;
   }
@@ -148,7 +147,7 @@ class Rank {
 
   tuttiComm_t comm_;
   int rank_ = 0, ranks_ = 1;
-  std::vector<float> in_, out_;
+  std::vector<float> in_, out_, part_ = std::vector<float>(kMax);
   tuttiWindow_t window_ = nullptr;
 };
 

@@ -1,6 +1,8 @@
 // Ranks of Tutti with a window.   tutti run -n 2 -- rma_tutti FOLDER        one rank, memory that the peer maps
+//                                 tutti run -n 2 -- rma_tutti FOLDER ordinary    the same in other memory
 //                                 rma_tutti FOLDER threads                  both, one a thread
 #include <thread>
+#include <vector>
 
 #include "rma.hpp"
 #include "tutti/tutti.h"
@@ -15,15 +17,19 @@ void check(tuttiResult_t result) {
 
 class TuttiPeer {
  public:
-  explicit TuttiPeer(tuttiComm_t comm) : comm_(comm) {
+  TuttiPeer(tuttiComm_t comm, bool ordinary) : comm_(comm), ordinary_(ordinary ? peers::kPart : 0) {
     check(tuttiCommUserRank(comm, &rank_));
-    check(tuttiMemAlloc(&memory_, peers::kPart));
+    if (ordinary) {
+      memory_ = ordinary_.data();
+    } else {
+      check(tuttiMemAlloc(&memory_, peers::kPart));
+    }
     std::memset(memory_, 0, peers::kPart);
     check(tuttiWindowRegister(comm, memory_, peers::kPart, &window_));
   }
   ~TuttiPeer() {
     check(tuttiWindowDeregister(window_));
-    check(tuttiMemFree(memory_));
+    if (ordinary_.empty()) check(tuttiMemFree(memory_));
     check(tuttiCommDestroy(comm_));
   }
   TuttiPeer(const TuttiPeer&) = delete;
@@ -51,13 +57,14 @@ class TuttiPeer {
 
  private:
   tuttiComm_t comm_;
+  std::vector<std::byte> ordinary_;
   int rank_ = 0;
   void* memory_ = nullptr;
   tuttiWindow_t window_ = nullptr;
 };
 
-void play(tuttiComm_t comm, const std::string& folder) {
-  TuttiPeer peer(comm);
+void play(tuttiComm_t comm, const std::string& folder, bool ordinary) {
+  TuttiPeer peer(comm, ordinary);
   peers::RmaPlay<TuttiPeer>(peer, folder).run();
 }
 
@@ -68,7 +75,7 @@ void play_threads(const std::string& folder) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       peers::pin(rank);
-      play(comms[rank], folder);
+      play(comms[rank], folder, false);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -79,14 +86,14 @@ void play_threads(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[2]) == "threads") {
     play_threads(argv[1]);
-  } else if (argc == 2) {
+  } else if (argc == 2 || (argc == 3 && std::string(argv[2]) == "ordinary")) {
     const char* const rank = std::getenv("TUTTI_RANK");
     peers::pin(rank != nullptr ? std::atoi(rank) : 0);
     tuttiComm_t comm;
     check(tuttiCommInitEnv(&comm));
-    play(comm, argv[1]);
+    play(comm, argv[1], argc == 3);
   } else {
-    std::fprintf(stderr, "usage: tutti run -n 2 -- rma_tutti FOLDER\n       rma_tutti FOLDER threads\n");
+    std::fprintf(stderr, "usage: tutti run -n 2 -- rma_tutti FOLDER [ordinary]\n       rma_tutti FOLDER threads\n");
     return 2;
   }
   return 0;

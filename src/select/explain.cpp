@@ -48,7 +48,9 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (candidate.row.algorithm == best.row.algorithm && candidate.row.method == best.row.method) return "chosen";
   if (best.preferred && !candidate.preferred) return fmt::format("TUTTI_METHOD prefers {}", best.row.method->name);
   if (best.measured && !candidate.measured) return "not measured, and measured ones are preferred";
-  if (candidate.level && best.level && candidate.seconds != best.seconds) return "measured as fast, predicted slower";
+  const bool level = candidate.level && best.level && candidate.seconds != best.seconds;
+  if (level && best.measured) return "measured as fast, predicted slower";
+  if (level && best.reads_in_place && !candidate.reads_in_place) return "predicted as fast, but copies more";
   if (candidate.seconds == best.seconds) {
     return candidate.row.algorithm->lends == best.row.algorithm->lends ? "as long, but more staging"
                                                                        : "as long, but copies more";

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kNoise = 1.05;   // by which times of equally fast algorithms differ from one measurement to the next
 constexpr double kAsGood = 1.03;  // of fewer blocks: the others are left to the user's kernels
+constexpr double kModelNoise = 1.02;  // the model counts no copies inside a rank: times so near to each other are equal
 constexpr int kLeastBucket = 3, kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 exec::Reduction reduction_of(const CallKind& kind, const CostInputs& inputs) {
@@ -132,6 +133,13 @@ Row row_of(const Entry& entry, uint64_t bytes, const CallKind& kind, const CostI
   return row;
 }
 
+/// Are its messages read where they lie, in memory that peers can map or read? (Then nothing is staged.)
+bool reads_in_place(const Entry& entry, uint64_t bytes, const CallKind& kind, const CostInputs& inputs) {
+  const bool two_levels = inputs.groups != nullptr && inputs.groups->has_two_levels();
+  return entry.algorithm->lends && entry.usable->method->is_on_host() && kind.op != Op::PreMulSum &&
+         inputs.inside.in_place && (!two_levels || inputs.between.in_place) && bytes >= zcopy_from(inputs.hand_over);
+}
+
 Candidate rate(const Entry& entry, uint64_t bytes, const CallKind& kind, const CostInputs& inputs) {
   Candidate candidate{.row = {.algorithm = entry.algorithm, .method = entry.usable->method},
                       .rejected = entry.rejected,
@@ -148,25 +156,44 @@ Candidate rate(const Entry& entry, uint64_t bytes, const CallKind& kind, const C
   if (!candidate.rejected.empty()) return candidate;
   candidate.predicted = predict_best(entry, bytes, inputs);
   candidate.stages = entry.cost.stages;
+  candidate.reads_in_place = reads_in_place(entry, bytes, kind, inputs);
   if (entry.traffic) candidate.where = entry.traffic->where;
   candidate.seconds = candidate.measured.value_or(candidate.predicted.seconds());
   return candidate;
 }
 
-/// Of algorithms that are level, the model's favourite comes first: it is the same at neighbouring sizes, and in the
-/// next measurement. What the user demands comes before what it outdoes, because its rejection has a reason of its own;
-/// and what only this call cannot use before what no call can.
+/// Of measured algorithms that are level, the model's favourite comes first: it is the same at neighbouring sizes, and
+/// in the next measurement. Of predicted ones, the one that copies least: the model does not count staging. What the
+/// user demands comes before what it outdoes, because its rejection has a reason of its own; and what only this call
+/// cannot use before what no call can.
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   if (!a.rejected.empty()) return std::pair(a.outdone, a.never) < std::pair(b.outdone, b.never);
   if (a.preferred != b.preferred) return a.preferred;
   if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();
   if (a.level != b.level) return a.level;
+  if (a.level && !a.measured && a.reads_in_place != b.reads_in_place) return a.reads_in_place;
   if (a.level && a.predicted.seconds() != b.predicted.seconds()) return a.predicted.seconds() < b.predicted.seconds();
   if (a.seconds != b.seconds) return a.seconds < b.seconds;
   // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.row.algorithm->lends != b.row.algorithm->lends) return a.row.algorithm->lends;
   return a.stages < b.stages;
+}
+
+/// Finds those that are as fast as the best one but for noise. Measured ones are compared with each other, and so are
+/// predicted ones; those whose method the user prefers come before all others, so they have a best one of their own.
+void mark_level(std::vector<Candidate>& all) {
+  std::map<std::pair<bool, bool>, double> least;
+  const auto class_of = [](const Candidate& c) { return std::pair(c.measured.has_value(), c.preferred); };
+  for (const Candidate& candidate : all) {
+    if (!candidate.rejected.empty()) continue;
+    const auto [at, is_first] = least.try_emplace(class_of(candidate), candidate.seconds);
+    if (!is_first) at->second = std::min(at->second, candidate.seconds);
+  }
+  for (Candidate& candidate : all) {
+    if (!candidate.rejected.empty()) continue;
+    candidate.level = candidate.seconds <= (candidate.measured ? kNoise : kModelNoise) * least[class_of(candidate)];
+  }
 }
 
 }  // namespace
@@ -178,18 +205,14 @@ struct Choices::Impl {
   struct Best {
     Candidate candidate;
     size_t entry = 0;
-    bool known = false;
   };
   std::map<std::pair<uint64_t, bool>, Best> known;  // by size, and whether all methods can fold so
 
   std::vector<Candidate> rate_all(uint64_t bytes, const CallKind& kind) const {
     std::vector<Candidate> all;
-    double least = std::numeric_limits<double>::infinity();
-    for (const Entry& entry : entries) {
-      all.push_back(rate(entry, bytes, kind, inputs));
-      if (all.back().rejected.empty() && all.back().measured) least = std::min(least, *all.back().measured);
-    }
-    for (Candidate& candidate : all) candidate.level = candidate.measured && *candidate.measured <= kNoise * least;
+    all.reserve(entries.size());
+    for (const Entry& entry : entries) all.push_back(rate(entry, bytes, kind, inputs));
+    mark_level(all);
     return all;
   }
   bool folds_by_all(const CallKind& kind) const {
@@ -200,18 +223,9 @@ struct Choices::Impl {
   const Best& best(uint64_t bytes, const CallKind& kind) {
     const auto [at, is_new] = known.try_emplace({bytes, folds_by_all(kind)});
     if (!is_new) return at->second;
-    const bool measured = inputs.profile != nullptr;  // then all are compared with the best measured one
-    for (size_t i = 0; !measured && i < entries.size(); ++i) {
-      if (!entries[i].rejected.empty()) continue;
-      Candidate candidate = rate(entries[i], bytes, kind, inputs);
-      Best& best = at->second;
-      if (best.known && !is_better(candidate, best.candidate)) continue;
-      best = {std::move(candidate), i, true};
-    }
-    if (at->second.known && at->second.candidate.rejected.empty()) return at->second;
-    const std::vector<Candidate> all = rate_all(bytes, kind);
+    std::vector<Candidate> all = rate_all(bytes, kind);
     const auto found = std::min_element(all.begin(), all.end(), is_better);
-    at->second = {*found, static_cast<size_t>(found - all.begin()), true};
+    at->second = {std::move(*found), static_cast<size_t>(found - all.begin())};
     return at->second;
   }
 };

@@ -22,7 +22,8 @@ struct Candidate {
   double seconds = 0;              ///< measured, else predicted
   Predicted predicted;             ///< of the model, if it can be used
   std::optional<double> measured;  ///< by `tutti tune`
-  bool level = false;              ///< measured, and as fast as the best measured one but for noise
+  bool level = false;              ///< as fast as the best one but for noise, of measured ones or of predicted ones
+  bool reads_in_place = false;     ///< its messages are read in the buffers of the call, if peers can reach those
   std::string rejected;            ///< why it cannot be used; empty if it can
   bool outdone = false;            ///< rejected because the user demands another
   bool never = false;              ///< rejected whatever the call's size

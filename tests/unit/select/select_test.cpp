@@ -179,6 +179,34 @@ TEST(Select, OfEquallyFastOnesTheOneWithLongerMessages) {
   EXPECT_GT(equal, 0) << "no case was tested";
 }
 
+/// The model counts no copies into staging memory and out of it.
+TEST(Select, OfThoseThatArePredictedAsFastTheOneThatReadsInPlace) {
+  CostInputs staged = inputs(4);
+  staged.inside.message = staged.between.message = 1e-6;  // few messages are faster than one to each other rank
+  CostInputs mapped = staged;
+  mapped.inside.in_place = mapped.between.in_place = true;
+  int copies_less = 0;
+  for (const Collective collective : {Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll}) {
+    for (uint64_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 2) {
+      const auto all = candidates(collective, bytes, mapped);
+      Candidate fastest = all.front();
+      for (const Candidate& other : all) {
+        if (other.rejected.empty() && other.seconds < fastest.seconds) fastest = other;
+      }
+      EXPECT_LE(all.front().seconds, 1.02 * fastest.seconds) << "no more is given up for it";
+      for (const Candidate& other : all) {
+        if (!other.rejected.empty() || !other.reads_in_place || other.seconds > 1.02 * fastest.seconds) continue;
+        EXPECT_TRUE(all.front().reads_in_place) << name_of(collective) << " of " << bytes;
+      }
+      if (all.front().seconds == fastest.seconds) continue;
+      ++copies_less;
+      EXPECT_EQ(verdict(fastest, all.front()), "predicted as fast, but copies more");
+      EXPECT_FALSE(candidates(collective, bytes, staged).front().reads_in_place) << "the fastest one, where all stage";
+    }
+  }
+  EXPECT_GT(copies_less, 0) << "no case was tested";
+}
+
 TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
   CostInputs s = inputs(4);
   s.forced = parse_forced("all_reduce:hierarchical");

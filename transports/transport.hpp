@@ -14,6 +14,7 @@
 #include "link/arena.hpp"
 #include "link/arena_memory.hpp"
 #include "link/link.hpp"
+#include "link/peer_regions.hpp"
 #include "link/traits.hpp"
 #include "transports/remote_memory.hpp"
 #include "transports/wireup.hpp"
@@ -52,7 +53,8 @@ struct Context {
   uint64_t arena_offset = 0;             ///< of the arena in it
   /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
   const uint64_t* calls = nullptr;
-  bool direct_access = true;  ///< ranks may read and write each other's memory, where they can
+  bool direct_access = true;                  ///< ranks may read and write each other's memory, where they can
+  link::PeerRegions* peer_regions = nullptr;  ///< that the rank has mapped; null: the transport has its own
 };
 
 /// What a device does with registered memory. Read: sends it; it may be mapped read-only.

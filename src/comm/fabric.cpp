@@ -67,6 +67,7 @@ struct Fabric::Parts {
   std::unique_ptr<link::Arena> arena;
   const volatile uint64_t word = random_u64();  // peers try to read it
   uint64_t calls = 0;
+  link::PeerRegions peer_regions;
   std::map<std::string, Transport*> by_name;
   std::vector<std::unique_ptr<Transport>> transports;  // last: they release the arena first
 
@@ -132,6 +133,8 @@ void Fabric::close(std::unique_ptr<Fabric> fabric) {
   endpoint.when_all_have_left(kArena, nullptr);
 }
 
+link::PeerRegions& Fabric::peer_regions() { return parts_->peer_regions; }
+
 void Fabric::make_arena() {
   const ProcessId& mine = endpoint_.process_id(endpoint_.rank());
   bool others_on_host = false;
@@ -172,7 +175,8 @@ void Fabric::make_routes() {
                                     .arena_file = parts_->memory.file,
                                     .arena_offset = parts_->memory.offset,
                                     .calls = calls_,
-                                    .direct_access = cma_ != Cma::Off};
+                                    .direct_access = cma_ != Cma::Off,
+                                    .peer_regions = &parts_->peer_regions};
   if (!env().transport.empty()) check_is_transport(env().transport);
   routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
   entries_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);

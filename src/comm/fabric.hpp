@@ -74,6 +74,8 @@ class Fabric final : public exec::Connector {
   link::Arena& arena() { return *arena_; }
   /// The files from which its splits cut their arenas.
   const std::shared_ptr<link::SegmentFiles>& arenas() const { return arenas_; }
+  /// What this rank has mapped of its peers' memory.
+  link::PeerRegions& peer_regions();
   /// The call before this one has ended: nothing that its lanes found is in use any more.
   void begin_call() { ++*calls_; }
   /// The entry of the transport used for a peer.

@@ -45,7 +45,7 @@ struct Window {
 
 /// What a rank's windows share.
 struct WindowServices {
-  WindowServices(transports::Wireup& wireup, rma::Ends ends, bool use_cma);
+  WindowServices(transports::Wireup& wireup, link::PeerRegions& regions, rma::Ends ends, bool use_cma);
   ~WindowServices();
   /// Opens the device, if the transport to ranks of other hosts has one.
   void find_device(const Fabric& fabric);

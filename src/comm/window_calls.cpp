@@ -78,8 +78,10 @@ void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
 
 }  // namespace
 
-WindowServices::WindowServices(transports::Wireup& wireup, rma::Ends ends, bool use_cma)
-    : process(process_generation()), target(rma::Target::open(wireup)), connections(wireup, std::move(ends), use_cma) {
+WindowServices::WindowServices(transports::Wireup& wireup, link::PeerRegions& regions, rma::Ends ends, bool use_cma)
+    : process(process_generation()),
+      target(rma::Target::open(wireup)),
+      connections(wireup, regions, std::move(ends), use_cma) {
   rma::Agent::of_this_process().when_started(
       [](pid_t thread) { control::WaitTable::of_this_process().add_own_thread(thread); });
 }
@@ -120,7 +122,7 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     const std::vector<std::string> all = in_control_call([&] {
       if (windows_ == nullptr) {
         windows_ = std::make_unique<WindowServices>(
-            *endpoint_,
+            *endpoint_, fabric_->peer_regions(),
             rma::Ends{failed_, [endpoint = endpoint_.get()](Rank peer) { return endpoint->left(peer).has_value(); }},
             fabric_->cma() != Cma::Off);
         windows_->find_device(*fabric_);

@@ -21,14 +21,15 @@ unsigned char* there(uint64_t address) { return reinterpret_cast<unsigned char*>
 
 }  // namespace
 
-CmaPart::CmaPart(Connections& connections, Rank peer, uint64_t window, const Part& part, link::Segment signals)
+CmaPart::CmaPart(Connections& connections, Rank peer, uint64_t window, const Part& part,
+                 link::PeerRegions::Mapped signals)
     : connections_(connections),
       peer_(peer),
       window_(window),
       part_(part),
       process_(static_cast<int>(connections.wireup().process_id(peer).process)),
       signals_(std::move(signals)),
-      line_(reinterpret_cast<SignalLine*>(signals_.base())[connections.wireup().rank()]),
+      line_(reinterpret_cast<SignalLine*>(signals_->base())[connections.wireup().rank()]),
       requests_(connections, peer, window) {
   probe();
   line_.reaches.store(1, std::memory_order_release);

@@ -10,7 +10,7 @@
 #include <array>
 #include <memory>
 
-#include "link/segment.hpp"
+#include "link/peer_regions.hpp"
 #include "rma/part.hpp"
 #include "rma/remote_part.hpp"
 #include "rma/requests.hpp"
@@ -21,7 +21,7 @@ class CmaPart final : public RemotePart {
  public:
   /// Throws Error(Unsupported) if the kernel does not permit it: it tries. The peer's process has been confirmed.
   /// `signals`: those of the peer's part, mapped.
-  CmaPart(Connections& connections, Rank peer, uint64_t window, const Part& part, link::Segment signals);
+  CmaPart(Connections& connections, Rank peer, uint64_t window, const Part& part, link::PeerRegions::Mapped signals);
 
   void put(std::span<const std::byte> source, uint64_t offset, double limit) override;
   void get(std::span<std::byte> into, uint64_t offset, double limit) override;
@@ -47,7 +47,7 @@ class CmaPart final : public RemotePart {
   const uint64_t window_;
   const Part part_;
   const int process_;
-  const link::Segment signals_;
+  const link::PeerRegions::Mapped signals_;
   SignalLine& line_;  // this rank's, of the peer's
   Requests requests_;
   bool is_permitted_ = true;  // the kernel has refused nothing

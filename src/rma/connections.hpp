@@ -8,6 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "base/rank.hpp"
+#include "link/peer_regions.hpp"
 #include "rma/channel.hpp"
 #include "rma/rdma_connection.hpp"
 #include "rma/remote_part.hpp"
@@ -17,11 +18,17 @@ namespace tutti::rma {
 
 class Connections {
  public:
-  /// `use_cma`: processes of the host may access each other's memory through the kernel.
-  Connections(transports::Wireup& wireup, Ends ends, bool use_cma)
-      : wireup_(wireup), ends_(std::move(ends)), use_cma_(use_cma), peers_(static_cast<size_t>(wireup.ranks())) {}
+  /// `regions`: that the rank has mapped, for messages too. `use_cma`: processes of the host may access each other's
+  /// memory through the kernel.
+  Connections(transports::Wireup& wireup, link::PeerRegions& regions, Ends ends, bool use_cma)
+      : wireup_(wireup),
+        regions_(regions),
+        ends_(std::move(ends)),
+        use_cma_(use_cma),
+        peers_(static_cast<size_t>(wireup.ranks())) {}
 
   transports::Wireup& wireup() const { return wireup_; }
+  link::PeerRegions& regions() const { return regions_; }
   const Ends& ends() const { return ends_; }
   bool use_cma() const { return use_cma_; }
 
@@ -59,6 +66,7 @@ class Connections {
     std::vector<Connection*> all;
   };
   transports::Wireup& wireup_;
+  link::PeerRegions& regions_;
   const Ends ends_;
   const bool use_cma_;
   std::vector<Peer> peers_;  // by rank

@@ -73,30 +73,32 @@ void Window::reach_process(Rank rank, Deadline deadline) try {
   if (part.signal_region == 0) throw Error(Code::Unsupported, "its signals cannot be mapped");
   const bool is_mapped = part.region != 0 || part.bytes == 0;
   if (!is_mapped && !connections_.use_cma()) throw Error(Code::Unsupported, "TUTTI_CMA is off");
-  link::Segment signals = map(rank, part.signal_region, deadline);
-  if (signals.bytes() < static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine)) throw_not_given();
+  link::PeerRegions::Mapped signals = map(rank, part.signal_region, deadline);
+  if (signals->bytes() < static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine)) throw_not_given();
   if (is_mapped) return map_part(rank, std::move(signals), deadline);
   peers_[rank].remote = std::make_unique<CmaPart>(connections_, rank, number_, part, std::move(signals));
 } catch (const Error& error) {
   peers_[rank].why_requests = error.what();
 }
 
-void Window::map_part(Rank rank, link::Segment signals, Deadline deadline) {
+void Window::map_part(Rank rank, link::PeerRegions::Mapped signals, Deadline deadline) {
   const Part& part = parts_[rank];
   Peer& peer = peers_[rank];
   if (part.bytes > 0) {
     peer.memory_file = map(rank, part.region, deadline);
-    const uint64_t room = peer.memory_file.bytes();
+    const uint64_t room = peer.memory_file->bytes();
     if (part.offset > room || part.bytes > room - part.offset) throw_not_given();
-    peer.memory = reinterpret_cast<std::byte*>(peer.memory_file.base()) + part.offset;
+    peer.memory = reinterpret_cast<std::byte*>(peer.memory_file->base()) + part.offset;
   }
   peer.signal_file = std::move(signals);
-  peer.line = reinterpret_cast<SignalLine*>(peer.signal_file.base()) + connections_.wireup().rank();
+  peer.line = reinterpret_cast<SignalLine*>(peer.signal_file->base()) + connections_.wireup().rank();
   peer.line->reaches.store(1, std::memory_order_release);
 }
 
-link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
+link::PeerRegions::Mapped Window::map(Rank peer, uint64_t region, Deadline deadline) const {
   transports::Wireup& wireup = connections_.wireup();
+  link::PeerRegions& regions = connections_.regions();
+  if (link::PeerRegions::Mapped known = regions.find(peer, region)) return known;
   wireup.confirm_process(peer, deadline);
   transports::Wireup::Reply reply =
       wireup.ask(peer, kMapService, transports::pack(MapRequest{.window = number_, .region = region}), deadline);
@@ -104,7 +106,8 @@ link::Segment Window::map(Rank peer, uint64_t region, Deadline deadline) const {
   if (!transports::unpack(reply.bytes, answer) || answer.magic != MapReply::kMagic) {
     throw_error(Code::Unsupported, "it says: {}", transports::printable_reply(reply.bytes));
   }
-  return link::Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer));
+  return regions.add(peer, region,
+                     link::Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer)));
 }
 
 std::string Window::ways() const {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "link/segment.hpp"
+#include "link/peer_regions.hpp"
 #include "reduce/fold.hpp"
 #include "rma/connections.hpp"
 #include "rma/own_part.hpp"
@@ -93,16 +93,16 @@ class Window {
     std::unique_ptr<RemotePart> remote;  // … and this does
     std::string why_requests;            // and nothing else
     std::shared_ptr<OwnPart> here;       // of a rank in this process
-    link::Segment memory_file, signal_file;
+    link::PeerRegions::Mapped memory_file, signal_file;
     std::array<uint64_t, kSignals> sent{};  // by stores: to look how many have arrived would fetch the line back first
 
     void store_signal(uint32_t signal) { line->arrived[signal].store(++sent[signal], std::memory_order_release); }
   };
   void reach(Rank peer, Deadline deadline);
   void reach_process(Rank peer, Deadline deadline);
-  void map_part(Rank peer, link::Segment signals, Deadline deadline);
+  void map_part(Rank peer, link::PeerRegions::Mapped signals, Deadline deadline);
   void reach_host(Rank peer);
-  link::Segment map(Rank peer, uint64_t region, Deadline deadline) const;
+  link::PeerRegions::Mapped map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }

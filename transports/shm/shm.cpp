@@ -21,6 +21,7 @@
 #include "link/cma.hpp"
 #include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
+#include "link/peer_regions.hpp"
 #include "link/segment.hpp"
 #include "topo/constants.hpp"
 #include "transports/pod_text.hpp"
@@ -123,7 +124,8 @@ Wireup::Reply export_region(const std::string& bytes) {
 /// a lane may still read it.
 class ShmMappings final : public link::PeerMappings {
  public:
-  ShmMappings(Wireup& wireup, Rank peer, const uint64_t* calls) : wireup_(wireup), peer_(peer), calls_(calls) {}
+  ShmMappings(Wireup& wireup, link::PeerRegions& regions, Rank peer, const uint64_t* calls)
+      : wireup_(wireup), regions_(regions), peer_(peer), calls_(calls) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Mapping& mapping) { return mapping.id == id; });
@@ -132,20 +134,20 @@ class ShmMappings final : public link::PeerMappings {
       if (error != 0) return nullptr;
       found = open_.begin();
     }
-    const Segment& memory = found->memory;
+    const Segment& memory = *found->memory;
     if (offset > memory.bytes() || bytes > memory.bytes() - offset) {
       error = EFAULT;
       return nullptr;
     }
     found->used = call();
     if (found != open_.begin()) std::rotate(open_.begin(), found, found + 1);
-    return open_.front().memory.base() + offset;
+    return open_.front().memory->base() + offset;
   }
 
  private:
   struct Mapping {
     uint64_t id;
-    Segment memory;
+    link::PeerRegions::Mapped memory;
     uint64_t used = 0;  // in this call
   };
 
@@ -163,10 +165,14 @@ class ShmMappings final : public link::PeerMappings {
   int open(uint64_t id) {
     if (!make_room()) return ENOBUFS;
     try {
-      Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
-      MapAnswer answer{};
-      if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
-      Segment memory = Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer_));
+      link::PeerRegions::Mapped memory = regions_.find(peer_, id);
+      if (memory == nullptr) {
+        Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
+        MapAnswer answer{};
+        if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
+        memory = regions_.add(peer_, id,
+                              Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer_)));
+      }
       open_.insert(open_.begin(), Mapping{id, std::move(memory), call()});
       return 0;
     } catch (const Error& error) {
@@ -185,6 +191,7 @@ class ShmMappings final : public link::PeerMappings {
   }
 
   Wireup& wireup_;
+  link::PeerRegions& regions_;
   const Rank peer_;
   const uint64_t* const calls_;
   std::vector<Mapping> open_;  // most recently used first
@@ -307,7 +314,8 @@ class Shm final : public Transport {
   /// Each thread has its own, so that none locks.
   link::PeerMappings& mappings_of(Rank peer, uint32_t link_lane) {
     const std::pair key(peer, link_lane / link::kThreadLinkLanes);
-    return mappings_.try_emplace(key, *context_.wireup, peer, context_.calls).first->second;
+    link::PeerRegions& regions = context_.peer_regions != nullptr ? *context_.peer_regions : regions_;
+    return mappings_.try_emplace(key, *context_.wireup, regions, peer, context_.calls).first->second;
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {
@@ -325,6 +333,7 @@ class Shm final : public Transport {
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> arenas_;
+  link::PeerRegions regions_;  // unless the context has some
   std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
   std::deque<link::HostWriter> writers_;
   std::deque<link::HostReader> readers_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -28,6 +29,11 @@ void notice_sigterm() {
   });
 }
 
+std::string newest_of(const std::string& folder) {
+  const std::optional<int64_t> step = train::newest_checkpoint(folder);
+  return step ? fmt::format("the newest checkpoint is that of step {}", *step) : "there is no checkpoint yet";
+}
+
 }  // namespace
 
 /// The newest checkpoint's step as rank 0 sees it; 0: there is none.
@@ -41,7 +47,11 @@ int64_t TrainRun::newest(Communicator& comm) const {
 /// Finds the state to go on from: that of the copies in memory, else the newest checkpoint's, else there is none.
 void TrainRun::prepare(Communicator& comm, train::Trainer& trainer) {
   const tuttiJobState_t job = Communicator::job_state();
-  if (!flags_.save.empty()) trainer.try_folder(flags_.save);
+  if (job.generation > 1 && !flags_.save.empty()) {
+    go_on_unsaved(trainer, "checkpoints cannot be saved now", [&] { trainer.try_folder(flags_.save); });
+  } else if (!flags_.save.empty()) {
+    trainer.try_folder(flags_.save);
+  }
   const int64_t saved = newest(comm);
   if (job.generation > 1) {
     const bool known = trainer.restore(snapshots_);
@@ -87,9 +97,13 @@ TrainRun::Due TrainRun::due(Communicator& comm, const train::Trainer& trainer) {
     // What a generation before has saved is not saved again.
     own.save = at_interval && train::newest_checkpoint(flags_.save).value_or(0) < done ? 1 : 0;
   }
-  int all[] = {own.notice, own.gather, own.snapshot, own.save};
+  if (saving_ != nullptr) {
+    own.saving = saving_->ended() ? 0 : 1;
+    own.not_saved = saving_->failed() ? 1 : 0;
+  }
+  int all[] = {own.notice, own.gather, own.snapshot, own.save, own.saving, own.not_saved};
   if (comm.size() > 1) comm.all_reduce(std::span(all), Op::Max);
-  return {all[0], all[1], all[2], all[3]};
+  return {all[0], all[1], all[2], all[3], all[4], all[5]};
 }
 
 void TrainRun::snapshot(train::Trainer& trainer) {
@@ -97,16 +111,48 @@ void TrainRun::snapshot(train::Trainer& trainer) {
   snapshot_at_ = seconds_now() + flags_.snapshot_every;
 }
 
+/// A checkpoint that cannot be written does not end the run: the state is in memory, and a later one may be written.
+void TrainRun::go_on_unsaved(const train::Trainer& trainer, const std::string& what,
+                             const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const train::NotSaved& why) {
+    if (!prints_) return;
+    const int64_t done = trainer.steps_done(), every = flags_.save_every > 0 ? flags_.save_every : flags_.steps;
+    fmt::print(stderr,
+               "tutti train: warning: {}: {}; training goes on, and {}; make room in {}: step {} is saved next\n", what,
+               why.what(), newest_of(flags_.save), flags_.save,
+               std::min<int64_t>((done / every + 1) * every, flags_.steps));
+  }
+}
+
+/// In the background.
 void TrainRun::save(train::Trainer& trainer) {
   end_save(trainer);
-  saving_ = trainer.begin_save(flags_.save);
+  go_on_unsaved(trainer, fmt::format("step {} is not saved", trainer.steps_done()),
+                [&] { saving_ = trainer.begin_save(flags_.save); });
 }
 
 void TrainRun::end_save(train::Trainer& trainer) {
   if (saving_ == nullptr) return;
   const auto ending = std::move(saving_);
-  trainer.end_save(*ending);
-  if (prints_) progress_->saved(flags_.save, ending->step());
+  go_on_unsaved(trainer, fmt::format("step {} is not saved", ending->step()), [&] {
+    trainer.end_save(*ending);
+    if (prints_) progress_->saved(flags_.save, ending->step());
+  });
+}
+
+/// With this one the state would be lost.
+void TrainRun::last_save(Communicator& comm, train::Trainer& trainer) {
+  end_save(trainer);
+  if (flags_.save.empty() || newest(comm) >= trainer.steps_done()) return;
+  try {
+    trainer.save(flags_.save);
+  } catch (const train::NotSaved& why) {
+    throw_error(why.code(), "step {} is not saved: {}; {}; make room in {}, and go on from there with --resume",
+                trainer.steps_done(), why.what(), newest_of(flags_.save), flags_.save);
+  }
+  if (prints_) progress_->saved(flags_.save, trainer.steps_done());
 }
 
 void TrainRun::step(train::Trainer& trainer, std::vector<OutputFile>& traces) {
@@ -131,6 +177,7 @@ TrainRun::End TrainRun::on(Communicator& comm) {
     step(trainer, traces);
     const Due what = due(comm, trainer);
     const bool ends = what.notice != 0 || what.gather != 0;
+    if (what.saving == 0 || what.not_saved != 0) end_save(trainer);
     if (what.snapshot != 0 || (what.gather != 0 && elastic_)) snapshot(trainer);
     if (what.save != 0 && !ends && trainer.steps_done() < flags_.steps) save(trainer);
     if (what.gather != 0 && what.notice == 0) {
@@ -140,11 +187,7 @@ TrainRun::End TrainRun::on(Communicator& comm) {
     if (what.notice != 0) break;
   }
   if (trainer.steps_done() == flags_.steps) trainer.compare_replicas();
-  end_save(trainer);
-  if (!flags_.save.empty() && newest(comm) < trainer.steps_done()) {
-    save(trainer);
-    end_save(trainer);
-  }
+  last_save(comm, trainer);
   TrainProgress::end(trainer, prints_ ? &*progress_ : nullptr);
   return trainer.steps_done() < flags_.steps ? End::Noticed : End::Done;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "tools/train/flags.hpp"
 #include "tutti/train/trainer.hpp"
@@ -22,6 +24,7 @@ class TrainRun {
  private:
   struct Due {
     int notice = 0, gather = 0, snapshot = 0, save = 0;
+    int saving = 0, not_saved = 0;  ///< what is saved in the background: a rank still writes, a rank cannot write
   };
   int64_t newest(Communicator& comm) const;
   void prepare(Communicator& comm, train::Trainer& trainer);
@@ -30,6 +33,8 @@ class TrainRun {
   void snapshot(train::Trainer& trainer);
   void save(train::Trainer& trainer);
   void end_save(train::Trainer& trainer);
+  void last_save(Communicator& comm, train::Trainer& trainer);
+  void go_on_unsaved(const train::Trainer& trainer, const std::string& what, const std::function<void()>& write);
   void step(train::Trainer& trainer, std::vector<OutputFile>& traces);
 
   const TrainFlags& flags_;

@@ -38,7 +38,14 @@ struct CheckpointPart {
 /// The newest checkpoint's step; nothing if there is none.
 std::optional<int64_t> newest_checkpoint(const std::string& folder);
 
-/// Throws Error(SystemError) on all ranks if a rank cannot write; the checkpoints before are kept.
+/// A checkpoint could not be written, by one rank at least: the disk is full, for instance. Thrown on all ranks, which
+/// can go on: the checkpoints before are whole, what was written of this one is removed, and a later one may succeed.
+class NotSaved : public Error {
+ public:
+  explicit NotSaved(const Error& why) : Error(why) {}
+};
+
+/// Throws NotSaved on all ranks if a rank cannot write.
 void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part);
 
 /// A save that goes on while training does: its own copy of this rank's state is written by a thread of its own.
@@ -49,7 +56,11 @@ class BackgroundSave {
   /// Without finish(): gives up what is not written yet.
   ~BackgroundSave();
   BackgroundSave(BackgroundSave&&) = delete;
-  /// Waits for its end. All ranks call together, and throw the error of the first that could not write.
+  /// True if finish() need not wait for this rank: its part is written, on rank 0 all is; or it could not be.
+  bool ended() const;
+  /// True if this rank could not write.
+  bool failed() const;
+  /// Waits for its end. All ranks call together, and throw NotSaved for the first that could not write.
   void finish(Collectives& world);
   int64_t step() const;
 
@@ -58,7 +69,7 @@ class BackgroundSave {
   std::unique_ptr<Work> work_;
 };
 
-/// Writes a little to the folder and removes it. All ranks call together, and throw the error of the first that cannot.
+/// Writes a little to the folder and removes it. All ranks call together, and throw NotSaved for the first that cannot.
 void try_folder(const std::string& folder, Collectives& world);
 
 /// What two texts of facts do not have in common: "the batch was 16 and is 8, …"; "" if nothing.

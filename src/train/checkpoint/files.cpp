@@ -127,7 +127,7 @@ void read_bytes(const Path& path, size_t offset, std::span<std::byte> bytes) {
   if (!file) throw Torn(path, fmt::format("it ends before byte {}", offset + bytes.size()));
 }
 
-void all_or_none(Collectives& world, const std::function<void()>& function) {
+std::optional<Error> first_failure(Collectives& world, const std::function<void()>& function) {
   struct Outcome {
     int32_t code = 0;
     char text[508] = {};
@@ -151,8 +151,13 @@ void all_or_none(Collectives& world, const std::function<void()>& function) {
   }
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].code != 0)
-      throw Error(static_cast<Code>(all[rank].code), fmt::format("rank {}: {}", rank, all[rank].text));
+      return Error(static_cast<Code>(all[rank].code), fmt::format("rank {}: {}", rank, all[rank].text));
   }
+  return std::nullopt;
+}
+
+void all_or_none(Collectives& world, const std::function<void()>& function) {
+  if (const std::optional<Error> why = first_failure(world, function)) throw Error(*why);
 }
 
 }  // namespace tutti::train

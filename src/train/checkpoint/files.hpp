@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,7 +79,10 @@ nlohmann::json read_json(const Path& path);
 /// `bytes.size()` bytes from `offset` on. Throws Torn if they are not there.
 void read_bytes(const Path& path, size_t offset, std::span<std::byte> bytes);
 
-/// Calls `function`; if it throws on any rank, throws the first such rank's error on all of them.
+/// Calls `function` on each rank. The error of the first rank on which it throws, on all of them, with that rank's
+/// number. Throws if the ranks cannot tell each other.
+std::optional<Error> first_failure(Collectives& world, const std::function<void()>& function);
+/// The same, but throws it.
 void all_or_none(Collectives& world, const std::function<void()>& function);
 
 }  // namespace tutti::train

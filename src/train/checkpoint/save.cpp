@@ -70,6 +70,14 @@ void complete(const Path& folder, const Path& partial, const CheckpointOf& of, i
   for (size_t i = kKept; i < steps.size(); ++i) std::filesystem::remove_all(step_folder(folder, steps[i]));
 }
 
+/// Calls `function` on each rank. Throws on all ranks if one fails: NotSaved if it cannot write.
+void write_on_all(Collectives& world, const std::function<void()>& function) {
+  const std::optional<Error> why = first_failure(world, function);
+  if (!why) return;
+  if (why->code() == Code::InvalidArgument) throw Error(*why);  // no later try would succeed
+  throw NotSaved(*why);
+}
+
 }  // namespace
 
 RankState copy_state(const CheckpointPart& part) {
@@ -99,7 +107,7 @@ struct BackgroundSave::Work {
   CheckpointOf of;
   int rank, ranks;
   RankState state;
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, ended{false}, failed{false};
   std::promise<std::optional<Error>> written;  // this rank's part
   std::optional<Error> failure;                // of the rest
   std::thread thread;
@@ -107,9 +115,12 @@ struct BackgroundSave::Work {
   void run() {
     std::optional<Error> why = failure_of([&] { write_rank(partial, rank, std::move(state), stop); });
     if (why) mark_failed(partial, rank);
+    failed = why.has_value();
     const bool goes_on = rank == 0 && !why;
     written.set_value(std::move(why));
     if (goes_on) failure = failure_of([&] { await_others(); });
+    if (failure) failed = true;
+    ended = true;
   }
   static std::optional<Error> failure_of(const std::function<void()>& body) {
     try {
@@ -149,7 +160,7 @@ BackgroundSave::BackgroundSave(const std::string& folder, const CheckpointOf& of
   work_->of = of;
   work_->rank = part.world.rank();
   work_->ranks = part.world.size();
-  all_or_none(part.world, [&] {
+  write_on_all(part.world, [&] {
     if (work_->rank != 0) return;
     if (std::filesystem::exists(whole)) {
       throw Error(Code::InvalidArgument,
@@ -169,16 +180,27 @@ BackgroundSave::~BackgroundSave() {
   if (work_->thread.joinable()) work_->thread.join();
 }
 
+bool BackgroundSave::ended() const { return work_->ended; }
+bool BackgroundSave::failed() const { return work_->failed; }
+
 /// First all ranks' parts, whose loss is noticed by the collective call, then rank 0's rest, which is quick.
 void BackgroundSave::finish(Collectives& world) {
   const std::optional<Error> why = work_->written.get_future().get();
-  all_or_none(world, [&] {
-    if (why) throw Error(*why);
-  });
-  work_->thread.join();
-  all_or_none(world, [&] {
-    if (work_->failure) throw Error(*work_->failure);
-  });
+  try {
+    write_on_all(world, [&] {
+      if (why) throw Error(*why);
+    });
+    work_->thread.join();
+    write_on_all(world, [&] {
+      if (work_->failure) throw Error(*work_->failure);
+    });
+  } catch (const NotSaved&) {
+    work_->stop = true;
+    if (work_->thread.joinable()) work_->thread.join();
+    std::error_code ignored;  // the next save removes what remains; until then it takes room of others
+    if (work_->rank == 0) std::filesystem::remove_all(work_->partial, ignored);
+    throw;
+  }
 }
 
 int64_t BackgroundSave::step() const { return work_->of.step; }
@@ -193,36 +215,34 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
 }
 
 void try_folder(const std::string& folder, Collectives& world) {
-  const Path token = Path(folder) / "try";  // of rank 0, which all are to see
-  const auto remove = [&](const Path& file) {
-    std::error_code ignored;
-    std::filesystem::remove(file, ignored);
+  struct Removed {  // in the end
+    Path path;
+    ~Removed() {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+    }
   };
-  const auto write = [&](const Path& file) {
+  const auto write = [](const Path& path) {
     const std::vector<std::byte> bytes(4096);
-    Writer probe(file);
+    Writer probe(path);
     probe.append(bytes);
     probe.sync();
   };
-  all_or_none(world, [&] {
+  const Path token = Path(folder) / "try";  // of rank 0, which all are to see
+  std::unique_ptr<Removed> removed;
+  if (world.rank() == 0) removed.reset(new Removed{token});
+  write_on_all(world, [&] {
     std::filesystem::create_directories(folder);
     if (world.rank() == 0) write(token);
   });
-  all_or_none(world, [&] {
+  write_on_all(world, [&] {
     if (!std::filesystem::exists(token)) {
       throw Error(Code::InvalidArgument,
                   fmt::format("checkpoint: rank 0's folder {} is another one: all ranks must see the same", folder));
     }
-    const Path file = Path(folder) / fmt::format("try-{:05d}", world.rank());
-    try {
-      write(file);
-    } catch (...) {
-      remove(file);
-      throw;
-    }
-    remove(file);
+    const Removed own{Path(folder) / fmt::format("try-{:05d}", world.rank())};
+    write(own.path);
   });
-  if (world.rank() == 0) remove(token);
 }
 
 }  // namespace tutti::train

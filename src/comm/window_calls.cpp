@@ -186,14 +186,15 @@ void Communicator::deregister_window(Window& window) {
   close_window(window);
 }
 
-/// The program may free their memory when the communicator has been destroyed.
+/// The program may free their memory when the communicator has been destroyed. Of memory that peers map, each has a
+/// mapping of its own, which outlives that.
 void Communicator::leave_windows() {
   constexpr double kDrainLimit = 2;  // seconds
   size_t kept = 0;
   if (!has_failed()) windows_->connections.drain_rdma(kDrainLimit);
   windows_->target->close();
   for (const auto& [number, part] : windows_->live) {
-    kept += part->part().bytes > 0 ? 1 : 0;  // others have nothing that another rank could write to
+    kept += part->part().bytes > 0 && part->part().region == 0 ? 1 : 0;  // that another rank could write to
     close_part(*part, rma::Closed::Left, rank());
   }
   windows_->live.clear();

@@ -35,7 +35,14 @@ if(torch_version VERSION_LESS 2.8)
 endif()
 
 file(GLOB torch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/compat/torch/*.cpp)
+# The interface of symmetric memory is that of 2.15: it was another one in each version before.
+if(torch_version VERSION_LESS 2.15)
+  list(FILTER torch_sources EXCLUDE REGEX "/symmetric_[a-z]*\\.cpp$")
+endif()
 add_library(tutti_torch MODULE ${torch_sources})
+if(torch_version VERSION_GREATER_EQUAL 2.15)
+  target_compile_definitions(tutti_torch PRIVATE TUTTI_TORCH_SYMMETRIC_MEMORY)
+endif()
 target_include_directories(tutti_torch PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(tutti_torch SYSTEM PRIVATE
                            ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include ${python_include})

@@ -121,6 +121,15 @@ class Group : public c10d::Backend {
   /// Until it is closed, or the group has left.
   void hold(std::shared_ptr<Window> window);
   void release(const Window* window);
+  /// A window that is held, and that no rank closes by itself …
+  void share(const Window* window);
+  /// … but all together here, once none has it any more. All ranks call it, at the same place among their calls.
+  void close_unused();
+  /// The communicator of the host, also while calls on it are queued.
+  tuttiComm_t communicator(const char* call) const;
+  bool idle() const { return queue_.idle(); }
+  bool has_left() const { return left_; }
+  std::chrono::milliseconds timeout() const { return facts_->timeout(); }
 
  private:
   /// On tensors of the host: queues `body`, or runs it here if the caller waits for it anyway. On those of a GPU:
@@ -151,7 +160,6 @@ class Group : public c10d::Backend {
   Description describe_message(c10d::OpType type, const char* title, const Tensors& tensors, int peer, int tag);
   WorkPtr coalesced(WorkPtr work);
   void check_usable(const char* call) const;
-  std::chrono::milliseconds timeout() const { return facts_->timeout(); }
   void count_delivery();
   /// A rank's part in the monitored barrier, and rank 0's.
   void pass(c10d::Store& store);
@@ -181,6 +189,7 @@ class Group : public c10d::Backend {
   std::optional<Batch> batch_;
   std::map<std::string, uint64_t> deliveries_;
   std::map<const Window*, std::shared_ptr<Window>> windows_;  // that are open
+  std::vector<const Window*> shared_;                         // in the order of their making, the same on all ranks
 };
 
 // NOLINTEND(modernize-use-override)

@@ -103,6 +103,7 @@ void Group::shutdown() {
   {
     const std::lock_guard lock(mutex_);
     windows.swap(windows_);
+    shared_.clear();
   }
   const WithoutGil without;
   const std::string unreceived = point_to_point_->close();
@@ -197,27 +198,6 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
 }
 
 // ---- operations
-
-tuttiComm_t Group::in_turn(const char* call) {
-  check_usable(call);
-  if (!queue_.idle()) queue_.drain();
-  return comm_;
-}
-
-void Group::hold(std::shared_ptr<Window> window) {
-  const std::lock_guard lock(mutex_);
-  const Window* const key = window.get();
-  windows_[key] = std::move(window);
-}
-
-void Group::release(const Window* window) {
-  std::shared_ptr<Window> last;  // it may hold the group
-  const std::lock_guard lock(mutex_);
-  const auto found = windows_.find(window);
-  if (found == windows_.end()) return;
-  last = std::move(found->second);
-  windows_.erase(found);
-}
 
 void Group::check_usable(const char* call) const {
   if (left_) {

@@ -8,6 +8,9 @@
 
 #include "compat/torch/group.hpp"
 #include "compat/torch/memory.hpp"
+#ifdef TUTTI_TORCH_SYMMETRIC_MEMORY
+#include "compat/torch/symmetric_memory.hpp"
+#endif
 #include "compat/torch/window.hpp"
 #include "tutti/check.hpp"
 #include "tutti/tutti.h"
@@ -123,6 +126,10 @@ PYBIND11_MODULE(_C, module) {
     translated([&] { tutti::check(tuttiSetDefault(name.c_str(), value.c_str())); });
   });
   module.def("empty", &empty);
+#ifdef TUTTI_TORCH_SYMMETRIC_MEMORY
+  tutti_torch::serve_symmetric_memory();
+  module.def("kept", &tutti_torch::kept);
+#endif
   module.def("map_allocations", &tutti_torch::map_allocations);
   module.def("mapped_now", &mapped_now);
   module.def("last_call", &last_call);

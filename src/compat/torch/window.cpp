@@ -27,15 +27,22 @@ void refuse_for_all(tuttiComm_t comm) {
 }  // namespace
 
 std::shared_ptr<Window> Window::make(const c10::intrusive_ptr<Group>& group, const at::Tensor& part) {
-  const std::shared_ptr<Window> window(new Window(group, part.detach()));
+  return make(group, [&] {
+    check_part(part);
+    return part.detach();
+  });
+}
+
+std::shared_ptr<Window> Window::make(const c10::intrusive_ptr<Group>& group, const std::function<at::Tensor()>& find) {
+  const std::shared_ptr<Window> window(new Window(group));
   window->run("window", [&](tuttiComm_t comm) {
     try {
-      check_part(part);
+      window->part_ = find();
     } catch (...) {
       refuse_for_all(comm);
       throw;
     }
-    return tuttiWindowRegister(comm, part.data_ptr(), part.nbytes(), &window->handle_);
+    return tuttiWindowRegister(comm, window->part_.data_ptr(), window->part_.nbytes(), &window->handle_);
   });
   group->hold(window);
   return window;
@@ -71,6 +78,15 @@ size_t Window::bytes(const char* name, int64_t elements) const {
   demand(elements >= 0, name, "an offset is negative");
   return static_cast<size_t>(elements) * part_.itemsize();
 }
+
+std::byte* Window::address(int peer, size_t& bytes) const {
+  void* address = nullptr;
+  tutti::check(tuttiWindowPeer(handle_, peer, &address));
+  tutti::check(tuttiWindowSize(handle_, peer, &bytes));
+  return static_cast<std::byte*>(address);
+}
+
+void Window::check_peer(int peer) const { tutti::check(tuttiPut(nullptr, 0, peer, 0, handle_, nullptr)); }
 
 int64_t Window::size(int peer) const {
   size_t bytes = 0;

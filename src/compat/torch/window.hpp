@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "compat/torch/group.hpp"
@@ -18,11 +20,16 @@ class Window {
   /// All ranks of the group make it, at the same place among their calls. The group holds it, and with it the tensor,
   /// until close(): other ranks may write to it.
   static std::shared_ptr<Window> make(const c10::intrusive_ptr<Group>& group, const at::Tensor& part);
+  /// The same of a tensor that `find` returns: what it throws is refused on all ranks.
+  static std::shared_ptr<Window> make(const c10::intrusive_ptr<Group>& group, const std::function<at::Tensor()>& find);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
+  Group& group() const { return *group_; }
   const at::Tensor& part() const { return part_; }
+  /// Where loads and stores reach the peer's part, of so many bytes; null: nowhere.
+  std::byte* address(int peer, size_t& bytes) const;
   int64_t size(int peer) const;
   void put(const at::Tensor& source, int peer, int64_t offset) const;
   void put_signal(const at::Tensor& source, int peer, int64_t offset, int signal) const;
@@ -36,9 +43,11 @@ class Window {
   void barrier() const;
   /// By all ranks. When it returns, also with an error, nobody writes to the tensor any more.
   void close();
+  /// Throws what is known of a peer that has left, or of the group's failure. Waits for nothing but calls that run.
+  void check_peer(int peer) const;
 
  private:
-  Window(const c10::intrusive_ptr<Group>& group, at::Tensor part) : group_(group), part_(std::move(part)) {}
+  explicit Window(const c10::intrusive_ptr<Group>& group) : group_(group) {}
   template <class Call>
   void run(const char* name, const Call& call) const;
   void check_data(const char* name, const at::Tensor& data) const;
@@ -46,7 +55,7 @@ class Window {
   size_t bytes(const char* name, int64_t elements) const;
 
   const c10::intrusive_ptr<Group> group_;
-  const at::Tensor part_;
+  at::Tensor part_;
   tuttiWindow_t handle_ = nullptr;  // null: closed
 };
 

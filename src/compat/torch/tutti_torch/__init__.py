@@ -43,7 +43,24 @@ def _native():
     # The module for GPUs lies here, also where a wheel's libraries were moved elsewhere.
     _C.set_default("TUTTI_MODULE_PATH", os.path.dirname(os.path.abspath(__file__)))
     atexit.register(_leave)
+    if hasattr(_C, "kept"):
+        _keep_symmetric_memory(_C.kept)
     return _C
+
+
+def _keep_symmetric_memory(kept):
+    """torch's tensors of a peer's symmetric memory do not keep it mapped. Those that Tutti's handles make do."""
+    from torch._C._distributed_c10d import _SymmetricMemory
+
+    def keeping(method):
+        @functools.wraps(method)
+        def piece(handle, *args, **kinds):
+            return kept(handle, method(handle, *args, **kinds))
+
+        return piece
+
+    for name in "get_buffer", "get_signal_pad", "get_remote_tensor":
+        setattr(_SymmetricMemory, name, keeping(getattr(_SymmetricMemory, name)))
 
 
 def _make(options, backend_options):

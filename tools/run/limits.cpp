@@ -82,6 +82,7 @@ Demand demand_of(const Job& job) {
   }
   demand.connections = hosts.size();
   if (job.prefix || here < demand.ranks) demand.open_files += 2;  // output
+  if (job.restarts != nullptr) demand.open_files += 1;            // its connection to the job server
   if (here == demand.ranks) {
     demand.tasks = job.tasks;
     demand.bytes = job.bytes;

@@ -5,8 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "tools/run/hosts.hpp"
+#include "tools/run/restarts.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::tools {
@@ -51,6 +53,15 @@ TEST(Limits, RanksOnOtherHostsNeedOnlyAnSsh) {
   EXPECT_EQ(demand.tasks, 1U);
   EXPECT_EQ(demand.connections, 2U);
   EXPECT_EQ(demand.bytes, 0U);
+}
+
+TEST(Limits, RanksThatMayBeReplacedKeepAConnectionToTheLauncher) {
+  Job job;
+  job.name = "limits";
+  job.ranks = place_here(3);
+  const uint64_t before = demand_of(job).open_files;
+  job.restarts = std::make_shared<Restarts>(job, 1, 0);
+  EXPECT_EQ(demand_of(job).open_files, before + 1);
 }
 
 TEST(Limits, OfControlGroupsAndOfTheSystemAreAsked) {

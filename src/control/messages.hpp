@@ -146,11 +146,13 @@ struct Withdraw {
   static constexpr Kind kKind = Kind::Withdraw;
   Rank ranks = 0, rank = 0;
   Code code = Code::InternalError;
-  std::string text;  ///< for all ranks: which rank withdraws, and why
+  std::string text;      ///< for all ranks: which rank withdraws, and why
+  uint64_t process = 0;  ///< its Member::nonce
   static void fields(auto& m, auto& v) {
     v.number(m.ranks, m.rank);
     v.code(m.code);
     v.words(m.text, kMaxSmall);
+    v.number(m.process);
   }
 };
 

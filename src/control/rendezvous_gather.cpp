@@ -77,7 +77,8 @@ void RendezvousServer::admit(Register request, const std::function<std::shared_p
   try {
     check_request(request);
   } catch (...) {
-    if (!kept_places_.empty() && request.rank >= 0 && request.rank < size_) ++refused_claims_[request.rank];
+    const bool is_claim = !kept_places_.empty() && request.rank >= 0 && request.rank < size_;
+    if (is_claim && refused_claims_.size() < kMaxDeparted) refused_claims_.emplace(request.rank, request.me.nonce);
     throw;
   }
   busy_ = true;
@@ -183,8 +184,9 @@ void RendezvousServer::check_applicants(double limit, bool stalled) {
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
   count_informed(withdrawal.rank);
   if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and no rank waits for it
-  if (const auto refused = refused_claims_.find(withdrawal.rank); refused != refused_claims_.end()) {
-    if (--refused->second == 0) refused_claims_.erase(refused);
+  const auto refused = refused_claims_.find({withdrawal.rank, withdrawal.process});
+  if (refused != refused_claims_.end()) {
+    refused_claims_.erase(refused);
     return;  // likewise
   }
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);

@@ -158,9 +158,10 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   std::vector<std::shared_ptr<Applicant>> applicants_;
   std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
   const std::map<Rank, Member> kept_places_;
-  std::map<Rank, uint32_t> refused_claims_;  // to places of a communicator that grows
-  Rank size_ = 0;                            // 0: not decided yet
-  std::vector<Rank> names_;                  // of the ranks, in messages, until the communicator is made
+  /// Refused claims to places of a communicator that grows: the place, and the claimant's Member::nonce.
+  std::multiset<std::pair<Rank, uint64_t>> refused_claims_;
+  Rank size_ = 0;            // 0: not decided yet
+  std::vector<Rank> names_;  // of the ranks, in messages, until the communicator is made
   std::optional<Refused> refusal_;
   std::set<Rank> informed_;  // ranks that have been told of the refusal
   std::atomic<size_t> informed_count_{0};

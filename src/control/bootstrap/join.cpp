@@ -69,7 +69,8 @@ void release_unique_id(const UniqueId& id) {
   }
 }
 
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere) {
+void withdraw(const UniqueId& id, Withdraw withdrawal, size_t informed_elsewhere) {
+  withdrawal.process = ControlThread::get().local_member().nonce;
   const WaitLimit limit{Deadline::in(kWithdrawalSeconds), nullptr};
   const bool here = id.host == hash64(host_identity());
   try {
@@ -186,9 +187,10 @@ Error not_joined(const Error& why, Rank ranks, Rank rank, const JoinTerms& terms
 }
 
 /// The same as withdraw() over a trunk.
-void withdraw_over_trunk(const Server& server, const Withdraw& withdrawal) {
+void withdraw_over_trunk(const Server& server, Withdraw withdrawal) {
   const Deadline deadline = Deadline::in(kWithdrawalSeconds);
   ControlThread& control = ControlThread::get();
+  withdrawal.process = control.local_member().nonce;
   try {
     const auto taken = std::make_shared<std::promise<void>>();
     control.loop().post(

@@ -53,6 +53,6 @@ void release_unique_id(const UniqueId& id);
 /// Tells the other ranks that this one cannot join, and why: ranks that wait fail with that reason, and so do those
 /// that register in the next minute. If the rendezvous server is in this process, waits a fifth of a second at most
 /// until all ranks but `informed_elsewhere` have received it. Throws nothing.
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere = 0);
+void withdraw(const UniqueId& id, Withdraw withdrawal, size_t informed_elsewhere = 0);
 
 }  // namespace tutti::control

@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "control/bootstrap/dial.hpp"
+#include "control/bootstrap/join.hpp"
 #include "control/control_thread.hpp"
 #include "control/host.hpp"
 #include "rendezvous_peer.hpp"
@@ -200,6 +201,39 @@ TEST(RendezvousServer, AWithdrawalBeyondTheNumberOfRanksIsIgnored) {
   EXPECT_TRUE(contains(refusal(id, pack(registration(5, 4))), "5 ranks, the others that there are 2"));
   call<Accepted>(offender.get(), Withdraw{5, 4, Code::InvalidArgument, "five"}, wait_limit());
   send_all(second.get(), pack(registration(2, 1)), wait_limit());
+  EXPECT_EQ(next<Table>(second).members.size(), 2u);
+}
+
+/// A communicator of 3 grows: rank 0 stays, and a stranger claims its place, is refused, and dies before it withdraws.
+/// When rank 0 itself cannot take part, the others hear of that.
+TEST(RendezvousServer, ARefusedClaimantThatDiesTakesNoOtherWithdrawalWithIt) {
+  const Register stays = registration(3, 0);
+  Register stranger = stays;
+  stranger.me.nonce = stays.me.nonce + 1;
+  ControlThread& control = ControlThread::get();
+  const UniqueId growing = id_of(control.local_member(), random_key());
+  open_server(control, growing.key, Places{.ranks = 3, .kept = {{0, stays.me}}});
+  const Fd waits = connect(growing), withdraws = connect(growing);
+  send_all(waits.get(), pack(registration(3, 1)), wait_limit());
+  EXPECT_TRUE(contains(refusal(growing, pack(stranger)), "rank 0 of the communicator that grows stays"));
+  call<Accepted>(withdraws.get(), Withdraw{3, 0, Code::OutOfMemory, "rank 0 has no memory", stays.me.nonce},
+                 wait_limit());
+  EXPECT_EQ(next<Refused>(waits).text, "rank 0 has no memory");
+}
+
+/// A claimant that is refused and withdraws, as all do that live, disturbs nobody.
+TEST(RendezvousServer, ARefusedClaimantsOwnWithdrawalIsIgnored) {
+  const Register stays = registration(2, 0);
+  Register stranger = stays;
+  stranger.me.nonce = stays.me.nonce + 1;
+  ControlThread& control = ControlThread::get();
+  const UniqueId growing = id_of(control.local_member(), random_key());
+  open_server(control, growing.key, Places{.ranks = 2, .kept = {{0, stays.me}}});
+  const Fd first = connect(growing), second = connect(growing), withdraws = connect(growing);
+  send_all(second.get(), pack(registration(2, 1)), wait_limit());
+  EXPECT_TRUE(contains(refusal(growing, pack(stranger)), "rank 0 of the communicator that grows stays"));
+  call<Accepted>(withdraws.get(), Withdraw{2, 0, Code::InvalidArgument, "refused", stranger.me.nonce}, wait_limit());
+  send_all(first.get(), pack(stays), wait_limit());
   EXPECT_EQ(next<Table>(second).members.size(), 2u);
 }
 

@@ -3,8 +3,8 @@
 // are left, or of them and new ones (docs/elastic.md), and a trainer on it, which gets its state from the copies,
 // whatever its number of ranks, mesh and ZeRO stage.
 //
-// The copy of rank r is kept by rank (r + n/2) mod n: where hosts have equally many ranks, that is another host. A step
-// is whole unless a rank and the one that keeps its copy are lost together.
+// The copy of a rank is kept by one on another host, unless a host has more than half of the ranks. A step is whole
+// unless a rank and the one that keeps its copy are lost together.
 #pragma once
 
 #include <cstddef>

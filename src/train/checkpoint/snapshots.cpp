@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "train/checkpoint/assembly.hpp"
+#include "train/checkpoint/keepers.hpp"
 #include "train/checkpoint/rank_state.hpp"
+#include "train/core/hosts.hpp"
 
 namespace tutti::train {
 
@@ -152,7 +154,9 @@ void Snapshots::take(const CheckpointOf& of, const CheckpointPart& part) {
   fresh.push_back({of, taken, rank, ranks, copy_state(part)});
   if (ranks > 1) {
     Communicator& comm = part.world.communicator();
-    const int half = ranks / 2, to = (rank + half) % ranks, from = (rank - half + ranks) % ranks;
+    const std::vector<int> keeper = keepers(hosts_of(comm));
+    const int to = keeper[static_cast<size_t>(rank)];
+    const auto from = static_cast<int>(std::find(keeper.begin(), keeper.end(), rank) - keeper.begin());
     const std::string mine = json(label_of(fresh.front())).dump();
     uint64_t length = mine.size(), others_length = 0;
     pass_on(comm, std::as_bytes(std::span(&length, 1)), to, std::as_writable_bytes(std::span(&others_length, 1)), from);

@@ -1,19 +1,18 @@
 #include "tutti/train/mesh.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "train/core/hosts.hpp"
+
 namespace tutti::train {
 namespace {
-
-constexpr size_t kHostBytes = 64;
 
 struct Axis {
   const char* name;
@@ -120,10 +119,8 @@ std::vector<std::pair<const char*, Collectives*>> Mesh::axes() {
 
 void Mesh::warn_of_hosts(Communicator& world) {
   if (shape_.tp == 1) return;
-  std::vector<char> mine(kHostBytes), all(kHostBytes * static_cast<size_t>(world.size()));
-  gethostname(mine.data(), mine.size() - 1);
-  world.all_gather(mine, all);
-  const auto host = [&](int rank) { return std::string_view(all.data() + static_cast<size_t>(rank) * kHostBytes); };
+  const std::vector<std::string> hosts = hosts_of(world);
+  const auto host = [&](int rank) { return hosts[static_cast<size_t>(rank)]; };
   for (int first = 0; first < world.size(); first += shape_.tp) {
     for (int rank = first + 1; rank < first + shape_.tp; ++rank) {
       if (host(rank) == host(first)) continue;

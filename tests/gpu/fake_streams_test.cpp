@@ -252,6 +252,34 @@ ON_FAKE(FakeStreams, waitForWords, "") {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(first, address(word) + 2, 3, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
+ON_FAKE(FakeStreams, flushAWaitIfTheDeviceCan, "FAKE_CUDA_DEVICES=2 FAKE_CUDA_INJECT=no_flush@1") {
+  constexpr unsigned kFlush = CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_FLUSH, kUnknown = 1U << 20;
+  for (const int device : {0, 1}) {
+    const Gpu gpu(device);
+    const CUstream stream = new_stream();
+    uint64_t* const word = device_memory<uint64_t>(1);
+    int flushes = -1;
+    CHECK_CUDA(cuDeviceGetAttribute(&flushes, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, device));
+    EXPECT_EQ(flushes, device == 0 ? 1 : 0);
+    EXPECT_CUDA(device == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED,
+                cuStreamWaitValue64(stream, address(word), 0, kFlush));
+    EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue64(stream, address(word), 0, kUnknown));
+    CHECK_CUDA(cuStreamSynchronize(stream));
+  }
+}
+
+ON_FAKE(FakeStreams, haveNoLongWordsWhereTheDeviceSaysSo, "FAKE_CUDA_INJECT=no_64_bit") {
+  const Gpu gpu;
+  const CUstream stream = new_stream();
+  uint64_t* const word = device_memory<uint64_t>(1);
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, cuStreamWriteValue64(stream, address(word), 1, 0));
+  CUstreamBatchMemOpParams operation{};
+  operation.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, address(word), {}, 0, 0};
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, cuStreamBatchMemOp(stream, 1, &operation, 0));
+  CHECK_CUDA(cuStreamWriteValue32(stream, address(word), 1, 0));
+  CHECK_CUDA(cuStreamSynchronize(stream));
+}
+
 ON_FAKE(FakeStreams, takeWordsTogetherAndInOrder, "") {
   Gpu gpu;
   const CUstream first = new_stream(), second = new_stream();

@@ -13,7 +13,8 @@
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
 //                              always. launch, ecc, fault, stuck (a kernel does not begin, nor end), no_memory,
 //                              no_peer, no_export, no_ipc, no_vmm, no_multicast, no_multicast_api, no_bind, no_dmabuf,
-//                              rdma_unordered, deaf_switch and wrong_switch (of multicast accesses, of all or of data
+//                              no_64_bit (words that streams wait for), no_flush (of such waits), rdma_unordered,
+//                              deaf_switch and wrong_switch (of multicast accesses, of all or of data
 //                              alone, the switch leaves the device out)
 //   FAKE_CUDA_RULES=...        what real drivers may do, and not all do; comma-separated:
 //                              drain  a call that allocates, registers, maps, loads or instantiates returns when the

@@ -487,8 +487,9 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  * orders, give undefined bytes there, and nothing worse.
  *
  * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores, and other memory through the kernel, if it
- * permits that (docs/windows.md). Memory of other hosts they reach over a stream to a thread of the process that has
- * it. Memory of GPUs is not supported yet.
+ * permits that. Memory of other hosts they reach by RDMA, or over a stream to a thread of the process that has it
+ * (docs/windows.md). All parts may lie in memory of GPUs of one host that reach each other: then calls run on streams
+ * of CUDA, by copy engines; without a stream they return when they have ended.
  *
  * Calls on a window are calls on its communicator, and run in their order: at once (stream NULL: they return when
  * `source` may be changed and `target` holds its bytes), on a stream, or at the end of a group, where those that wait
@@ -504,7 +505,8 @@ TUTTI_API tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size
  * writes to the buffer any more, and the handle is invalid. Deregister windows before their communicator is
  * destroyed. */
 TUTTI_API tuttiResult_t tuttiWindowDeregister(tuttiWindow_t window);
-/* *address: where the loads and stores of this process reach `peer`'s part; NULL where they do not. Valid until
+/* *address: where the loads and stores of this process, or of this rank's GPU if the window lies in memory of GPUs,
+ * reach `peer`'s part; NULL where they do not. Valid until
  * tuttiWindowDeregister. Order them by signals, or by atomic operations of the language. */
 TUTTI_API tuttiResult_t tuttiWindowPeer(tuttiWindow_t window, int peer, void** address);
 /* *bytes: the size of `peer`'s part. */

@@ -15,29 +15,35 @@ using What = comm::OneSided::What;
 static_assert(TUTTI_SIGNALS == rma::kSignals);
 static_assert(TUTTI_ALL_PEERS == comm::OneSided::kAllPeers);
 
+/// On a window in memory of the host the stream is one of the library's, on others one of their backend's.
+void submit(comm::OneSided call, const tuttiWindow& of, tuttiStream_t stream) {
+  if (of.window->backend == comm::kHostBackend) return comm::submit(of.comm, of.window, call, stream_of(stream));
+  if (stream != nullptr && is_stream(stream)) {
+    throw_error(
+        Code::InvalidArgument,
+        "rank {}: {}: the stream is one of tuttiStreamCreate, and the window lies in memory of a device: it takes "
+        "streams of that",
+        of.comm->rank(), describe(call));
+  }
+  call.stream = stream;
+  comm::submit(of.comm, of.window, call, nullptr);
+}
+
 tuttiResult_t submit(const comm::OneSided& call, tuttiWindow_t window, tuttiStream_t stream) {
-  return guarded([&] {
-    const tuttiWindow& of = window_of(window);
-    comm::submit(of.comm, of.window, call, stream_of(stream));
-  });
+  return guarded([&] { submit(call, window_of(window), stream); });
 }
 
 /// A signal's number; negative ones become too large.
 uint32_t number_of(int signal) { return static_cast<uint32_t>(signal); }
 
 /// Why this rank cannot take part in a registration. All ranks hear of it, which would else wait for this one.
-Status refusal_of(const void* buffer, size_t bytes, const tuttiWindow_t* window) try {
+Status refusal_of(const void* buffer, size_t bytes, const tuttiWindow_t* window) {
   if (window == nullptr) return {Code::InvalidArgument, "the window is NULL"};
   if (buffer == nullptr && bytes > 0) return {Code::InvalidArgument, "the buffer is NULL"};
   if (bytes >= comm::kEndOfMemory || reinterpret_cast<uintptr_t>(buffer) + bytes > comm::kEndOfMemory) {
     return {Code::InvalidArgument, fmt::format("the buffer of {} bytes would pass the end of memory", bytes)};
   }
-  if (bytes > 0 && comm::backend_of(buffer) != comm::kHostBackend) {
-    return {Code::Unsupported, "windows in memory of GPUs are not supported yet"};
-  }
   return {};
-} catch (const Error& error) {
-  return {error.code(), error.what()};
 }
 
 Rank checked_peer(const tuttiWindow& window, int peer) {
@@ -58,8 +64,14 @@ tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size_t bytes, 
     const auto communicator = communicator_of(comm);
     // In a group a thread may have several ranks, which would wait for each other.
     if (comm::in_group()) throw Error(Code::InvalidUsage, "tuttiWindowRegister cannot be called within a group");
-    const Status refusal = refusal_of(buffer, bytes, window);
-    auto made = comm::register_window(communicator, buffer, bytes, refusal);
+    Status refusal = refusal_of(buffer, bytes, window);
+    uint8_t backend = comm::kHostBackend;
+    try {
+      if (refusal.ok() && bytes > 0 && comm::other_backends_in_use()) backend = comm::backend_of(buffer);
+    } catch (const Error& error) {
+      refusal = Status::from(error);
+    }
+    auto made = comm::register_window(communicator, buffer, bytes, backend, refusal);
     *window = make_handle(communicator, std::move(made));
   });
 }
@@ -142,12 +154,15 @@ tuttiResult_t tuttiFlush(int peer, tuttiWindow_t window, tuttiStream_t stream) {
   return submit({.what = What::Flush, .peer = peer}, window, stream);
 }
 
+/// Without a stream what the rank has enqueued has ended when it enters the barrier.
 tuttiResult_t tuttiWindowBarrier(tuttiWindow_t window, tuttiStream_t stream) {
   return guarded([&] {
     const tuttiWindow& of = window_of(window);
-    const auto on = stream_of(stream);
-    comm::submit(of.comm, of.window, {.what = What::Flush, .peer = TUTTI_ALL_PEERS}, on);
-    comm::submit(of.comm, {.spec = {.collective = Collective::Barrier}}, on);
-    comm::submit(of.comm, of.window, {.what = What::Acquire}, on);
+    submit({.what = What::Flush, .peer = TUTTI_ALL_PEERS}, of, stream);
+    comm::Call barrier{.spec = {.collective = Collective::Barrier}};
+    const bool on_device = of.window->backend != comm::kHostBackend && stream != nullptr;
+    if (on_device) barrier.backend = of.window->backend, barrier.stream = stream;
+    comm::submit(of.comm, barrier, on_device ? nullptr : stream_of(stream));
+    submit({.what = What::Acquire}, of, stream);
   });
 }

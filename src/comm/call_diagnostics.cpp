@@ -379,7 +379,8 @@ std::string CallDiagnostics::describe_activity(Rank peer) const {
 
 std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
-  std::string text = fmt::format("rank {} waited {:.1f} s for {}", endpoint_.rank(), stall.seconds, awaited(stall));
+  std::string text = fmt::format("rank {} waited {:.1f} s for {}{}", endpoint_.rank(), stall.seconds, awaited(stall),
+                                 other_ ? " in " + describe_call() : "");
   const std::string waits = stalls_.follow_awaited();
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);

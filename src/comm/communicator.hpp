@@ -149,9 +149,9 @@ class Communicator {
   uint64_t add_buffer(uint8_t backend, const void* data, uint64_t bytes);
   /// Throws Error(InvalidArgument) if there is no such registration. By the thread whose ticket is served.
   void drop_buffer(uint64_t registration);
-  /// All ranks call them, at the same place among their calls, by the thread whose ticket is served.
-  /// `refusal`: why this rank cannot take part; then no rank has the window, and all throw that.
-  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes, const Status& refusal);
+  /// All ranks call them, at the same place among their calls, by the thread whose ticket is served. `backend`: whose
+  /// memory it is. `refusal`: why this rank cannot take part; then no rank has the window, and all throw that.
+  std::shared_ptr<Window> register_window(void* memory, uint64_t bytes, uint8_t backend, const Status& refusal);
   void deregister_window(Window& window);
   /// Throws Error(InvalidArgument) with the first mistake in a call on a window.
   void check(const OneSided& call) const {
@@ -252,9 +252,15 @@ class Communicator {
   void carry_out(rma::Window& parts, const OneSided& call) const;
   bool take_soon(Window& window, const OneSided& call) const;
   void await_signal(Window& window, const OneSided& call);
+  void run_on_backend(Window& window, const OneSided& call);
   [[noreturn]] void fail_one_sided(const OneSided& call, const Error& error);
+  std::vector<std::string> on_all_ranks(const std::function<std::string()>& step, Deadline deadline);
+  void map_host_window(Window& window, const std::vector<std::string>& all, Deadline deadline);
+  void map_device_window(Window& window, void* memory, uint64_t bytes, Deadline deadline);
+  void deregister_device_window(Window& window, Deadline deadline);
   void close_window(Window& window);
   void leave_windows();
+  void drop_device_windows();
   Status failure_status(Status& found);
   void count_transfers();
   void leave_trace() const;

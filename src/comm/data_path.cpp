@@ -74,6 +74,7 @@ void Communicator::free_data_path() {
   current_on_ = nullptr;
   shown_.reset();
   host_ranks_.reset();
+  drop_device_windows();
   while (!on_.empty()) on_.pop_back();
   decision_logs_.clear();
   windows_.reset();
@@ -83,6 +84,7 @@ void Communicator::free_data_path() {
 
 Communicator::~Communicator() {
   shown_.reset();
+  drop_device_windows();
   while (!on_.empty()) on_.pop_back();
   Fabric::retire(std::move(fabric_), endpoint_);
 }

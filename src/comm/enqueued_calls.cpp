@@ -21,6 +21,12 @@ void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algo
   together_.next() = {0, group.front().call.spec, algorithm, group};
 }
 
+uint64_t EnqueuedCalls::add_wait(const CallSpec& spec, uint64_t window) {
+  const std::lock_guard lock(mutex_);
+  waits_[++last_wait_ % waits_.size()] = {spec, window};
+  return last_wait_;
+}
+
 /// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
 const EnqueuedCalls::Entry& EnqueuedCalls::Sequence::at(uint64_t number) const {
   const bool known = number >= 1 && number <= count && number + last.size() > count;
@@ -35,6 +41,11 @@ const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t number) const {
 void EnqueuedCalls::describe(uint64_t number) {
   if (described_ == number) return;  // what its peers have answered is kept
   described_ = number;
+  if ((number & exec::kOnWindow) != 0) {
+    const WindowWait& wait = waits_[(number & ~exec::kOnWindow) % waits_.size()];
+    return diagnostics_.begin_other(
+        [wait] { return fmt::format("{} on the window of call {}", tutti::comm::describe(wait.spec), wait.window); });
+  }
   const Entry& call = entry(number);
   described_group_ = call.group;
   if (!described_group_.empty()) return diagnostics_.begin(described_group_);

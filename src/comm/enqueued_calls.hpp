@@ -13,6 +13,7 @@
 #include "comm/planner.hpp"
 #include "control/endpoint.hpp"
 #include "exec/observer.hpp"
+#include "exec/window.hpp"
 
 namespace tutti::comm {
 
@@ -45,6 +46,8 @@ class EnqueuedCalls final : public exec::Observer {
   void add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared);
   /// … or a group of transfers.
   void add(const std::vector<NumberedCall>& group, const char* algorithm);
+  /// The wait for signals of a call on the window that the call of this number made. Returns its exec::WindowCall::id.
+  uint64_t add_wait(const CallSpec& spec, uint64_t window);
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
@@ -54,6 +57,7 @@ class EnqueuedCalls final : public exec::Observer {
   /// The network has failed while the backend ran the call of this number.
   void network_failed(const Status& status, uint64_t number);
   bool lost(Rank peer) const override { return diagnostics_.lost(peer); }
+  bool left(Rank peer) const override { return diagnostics_.left(peer); }
 
  private:
   struct Entry {
@@ -69,6 +73,10 @@ class EnqueuedCalls final : public exec::Observer {
     std::array<Entry, CallBoard::kEntries> last;
     uint64_t count = 0;
   };
+  struct WindowWait {
+    CallSpec spec;
+    uint64_t window = 0;
+  };
   void describe(uint64_t number);
   const Entry& entry(uint64_t number) const;
 
@@ -76,8 +84,10 @@ class EnqueuedCalls final : public exec::Observer {
   CallDiagnostics diagnostics_;
   std::vector<NumberedCall> described_group_;  // which diagnostics_ is about, if that is no collective
   const std::shared_ptr<CutOffCall> cut_off_;
-  Sequence together_, apart_;  // exec::Method::counted_apart
-  uint64_t described_ = 0;     // the number of the call that diagnostics_ is about
+  Sequence together_, apart_;                                 // exec::Method::counted_apart
+  std::array<WindowWait, exec::kMaxWindowCallsAhead> waits_;  // of calls on windows, by id
+  uint64_t last_wait_ = 0;
+  uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
 };
 
 }  // namespace tutti::comm

@@ -24,6 +24,24 @@ std::span<const std::byte> source_of(const OneSided& call) {
 }
 std::span<std::byte> target_of(const OneSided& call) { return {static_cast<std::byte*>(call.into), call.bytes}; }
 
+static_assert(static_cast<int>(exec::WindowCall::What::Flush) == static_cast<int>(What::Flush) &&
+                  static_cast<int>(exec::WindowCall::What::WaitSignal) == static_cast<int>(What::WaitSignal),
+              "both have the same order");
+/// As a backend has it.
+exec::WindowCall window_call(const OneSided& call) {
+  return {.what = static_cast<exec::WindowCall::What>(call.what),
+          .peer = call.peer,
+          .signal = call.signal,
+          .source = call.source,
+          .into = call.into,
+          .bytes = call.bytes,
+          .offset = call.offset,
+          .count = call.count,
+          .operand = call.operand,
+          .expected = call.expected,
+          .stream = call.stream};
+}
+
 void put_word(void* into, uint64_t word) {
   if (into != nullptr) std::memcpy(into, &word, sizeof word);
 }
@@ -141,6 +159,7 @@ void Communicator::refuse(const OneSided& call) const {
 
 /// A call that loads and stores do without a long wait makes no system call, takes no lock and allocates nothing.
 void Communicator::run_unnoted(Window& window, const OneSided& call) {
+  if (window.backend != kHostBackend) return run_on_backend(window, call);
   const Synchronized with_agent(windows_.get());
   if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) {  // also after a failure
     return log_->totals.add_one_sided(call.what, 0);
@@ -159,6 +178,27 @@ void Communicator::run_unnoted(Window& window, const OneSided& call) {
     } catch (const Error& error) {
       fail_one_sided(call, error);
     }
+  }
+  trace_->leave();
+  log_->totals.add_one_sided(call.what, call.bytes);
+}
+
+/// The call has ended when it is enqueued; without a stream the backend waits for its end.
+void Communicator::run_on_backend(Window& window, const OneSided& call) {
+  if (has_failed() || !is_live()) unusable_status(describe(call)).throw_if_bad();
+  if (window.device == nullptr) {
+    throw_error(Code::InvalidUsage, "rank {}: {}: the window was deregistered", rank(), describe(call));
+  }
+  if (call.what == What::Acquire) return;  // streams do
+  if (trace_->samples_one_sided(++one_sided_, call.bytes)) trace_->enter_one_sided(one_sided_, spec_of(call));
+  exec::WindowCall made = window_call(call);
+  if (call.what == What::WaitSignal) {
+    made.id = on_[window.backend]->enqueued().add_wait(spec_of(call), window.number);
+  }
+  try {
+    window.device->enqueue(made);
+  } catch (const Error& error) {
+    fail_one_sided(call, error);
   }
   trace_->leave();
   log_->totals.add_one_sided(call.what, call.bytes);

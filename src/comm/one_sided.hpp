@@ -6,6 +6,7 @@
 
 #include "base/rank.hpp"
 #include "comm/call.hpp"
+#include "exec/window.hpp"
 #include "rma/part.hpp"
 
 namespace tutti::comm {
@@ -23,6 +24,7 @@ struct OneSided {
   uint64_t bytes = 0, offset = 0;      ///< in the peer's part
   uint64_t count = 0;                  ///< signals to wait for
   uint64_t operand = 0, expected = 0;  ///< of Add and CompareSwap
+  void* stream = nullptr;              ///< of the backend, if the window lies in memory of one
 
   /// Communicator::check() finds the mistakes of one that is not.
   bool is_valid(Rank ranks) const {
@@ -60,6 +62,7 @@ inline CallSpec spec_of(const OneSided& call) {
   spec.count = call.what == OneSidedCall::WaitSignal ? call.count : call.bytes;
   return spec;
 }
+static_assert(rma::kSignals == exec::kWindowSignals && OneSided::kAllPeers == exec::WindowCall::kAllPeers);
 static_assert(rma::kSignals <= kDTypes && kOneSidedCalls <= kOps, "they have room in a CallSpec");
 
 /// "put(4096 bytes, to rank 1 at offset 0)".

@@ -247,9 +247,9 @@ void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Win
 }
 
 std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes,
-                                        const Status& refusal) {
+                                        uint8_t backend, const Status& refusal) {
   const TicketGuard guard(*comm, comm->take_ticket());
-  return comm->register_window(memory, bytes, refusal);
+  return comm->register_window(memory, bytes, backend, refusal);
 }
 
 void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window) {

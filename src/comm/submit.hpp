@@ -20,7 +20,7 @@ void submit(const std::shared_ptr<Communicator>& comm, const std::shared_ptr<Win
             const std::shared_ptr<Stream>& stream);
 /// Communicator::register_window and deregister_window; not within a group.
 std::shared_ptr<Window> register_window(const std::shared_ptr<Communicator>& comm, void* memory, uint64_t bytes,
-                                        const Status& refusal);
+                                        uint8_t backend, const Status& refusal);
 void deregister_window(const std::shared_ptr<Communicator>& comm, Window& window);
 
 /// How the communicator's last call was executed; waits for earlier calls.

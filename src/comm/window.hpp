@@ -15,6 +15,7 @@
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
+#include "exec/window.hpp"
 #include "rma/connections.hpp"
 #include "rma/own_part.hpp"
 #include "rma/target.hpp"
@@ -22,14 +23,17 @@
 
 namespace tutti::comm {
 
-/// Only the thread whose ticket is served uses it.
+/// Only the thread whose ticket is served uses it. Its parts lie in memory of the host, or of a backend: then `device`
+/// has them, and all that is said of the host's is empty.
 struct Window {
   Window(uint64_t window_number, std::shared_ptr<rma::OwnPart> part, Rank ranks)
       : number(window_number), own(std::move(part)), taken(static_cast<size_t>(ranks)) {}
 
   const uint64_t number;  ///< of the call that made it
-  const std::shared_ptr<rma::OwnPart> own;
+  std::shared_ptr<rma::OwnPart> own;
   std::optional<rma::Window> parts;  ///< of all ranks; empty: deregistered
+  uint8_t backend = kHostBackend;
+  std::unique_ptr<exec::BackendWindow> device;  ///< null: deregistered, if it is not the host's
   /// By rank, as it was made: where its part is reached, or null, and its bytes. Any thread may read them.
   std::vector<std::pair<void*, uint64_t>> places;
   std::vector<std::array<uint64_t, rma::kSignals>> taken;  ///< signals that calls have waited for, by rank
@@ -54,7 +58,7 @@ struct WindowServices {
   const std::shared_ptr<rma::Target> target;
   std::unique_ptr<transports::RemoteMemory> device;  ///< by which it reaches ranks of other hosts; null: none
   rma::Connections connections;
-  std::map<uint64_t, std::shared_ptr<rma::OwnPart>> live;  ///< parts of windows that are registered, by their numbers
+  std::map<uint64_t, std::shared_ptr<Window>> live;  ///< those that are registered, by their numbers
 };
 
 /// Waits until so many signals have arrived.

@@ -33,14 +33,32 @@ std::string refusal_text(Code code, const std::string& why) {
               transports::printable_reply(std::string(why + 1, end)));
 }
 
-/// What ranks have given to the exchange. If one cannot take part, all refuse.
-std::vector<rma::Part> parts_of(const std::vector<std::string>& all) {
-  std::vector<rma::Part> parts(all.size());
+constexpr char kGood = '+';                // begins what a rank that can take part gives to later exchanges
+constexpr const char* kOn = "memory of ";  // … and what it gives to the first, if its part lies in a backend's memory
+
+/// The name of the backend in whose memory parts lie, by what ranks have given to the exchange; "": that of the host.
+/// If one cannot take part, or parts lie in memory of different kinds, all refuse. Empty parts go with the others.
+std::string kind_of_parts(const std::vector<std::string>& all) {
+  std::string kind;
+  Rank first = kNoRank;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (transports::unpack(all[rank], parts[rank]) && parts[rank].magic == rma::Part::kMagic) continue;
-    throw_refusal(static_cast<Rank>(rank), all[rank]);
+    rma::Part part;
+    const bool on_host = transports::unpack(all[rank], part) && part.magic == rma::Part::kMagic;
+    const bool on_backend = !on_host && all[rank].starts_with(kOn);
+    if (!on_host && !on_backend) throw_refusal(static_cast<Rank>(rank), all[rank]);
+    if (on_host && part.bytes == 0) continue;
+    const std::string its = on_backend ? all[rank].substr(std::string_view(kOn).size()) : "";
+    if (first != kNoRank && its != kind) {
+      const auto text = [](const std::string& of) { return transports::printable_reply(of.empty() ? "the host" : of); };
+      throw_error(Code::InvalidArgument,
+                  "window_register(): rank {}'s buffer lies in memory of {}, and rank {}'s in memory of {}: a window "
+                  "has one kind of memory",
+                  first, text(kind), rank, text(its));
+    }
+    if (first == kNoRank) first = static_cast<Rank>(rank);
+    kind = its;
   }
-  return parts;
+  return kind;
 }
 
 /// By rank; 0: of another host.
@@ -115,7 +133,8 @@ void WindowServices::find_device(const Fabric& fabric) {
   connections.use_rdma(device.get(), std::move(why_not));
 }
 
-std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, const Status& refusal) {
+std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, uint8_t backend,
+                                                      const Status& refusal) {
   const Deadline deadline = begin_control_call({.registers = true});
   std::shared_ptr<Window> window;
   try {
@@ -130,11 +149,16 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
       std::string mine;
       try {
         refusal.throw_if_bad();
-        window = std::make_shared<Window>(
-            calls_,
-            rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, processes_of_host(*endpoint_)),
-            ranks());
-        mine = transports::pack(expose_part(*windows_, *window->own, calls_, rank()));
+        if (backend != kHostBackend) {
+          window = std::make_shared<Window>(calls_, nullptr, ranks());
+          mine = kOn + std::string(on_[backend]->name());
+        } else {
+          window = std::make_shared<Window>(
+              calls_,
+              rma::OwnPart::make({endpoint_->name(), rank(), calls_}, memory, bytes, processes_of_host(*endpoint_)),
+              ranks());
+          mine = transports::pack(expose_part(*windows_, *window->own, calls_, rank()));
+        }
       } catch (const Error& error) {  // the others are not to wait for this rank
         mine = refusal_text(error.code(), error.what());
       } catch (const std::exception& error) {
@@ -142,43 +166,113 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
       }
       return exchange(std::move(mine), deadline);
     });
-    board_->leave(calls_);
-    trace_->leave();
-    std::vector<rma::Part> parts = parts_of(all);  // throws on all ranks if one cannot take part
-    window->parts.emplace(calls_, windows_->connections, std::move(parts), deadline);
-    for (Rank peer = 0; peer < ranks(); ++peer) {
-      window->places.emplace_back(window->parts->address(peer), window->parts->bytes(peer));
+    const std::string kind = kind_of_parts(all);  // throws on all ranks if one cannot take part
+    if (kind.empty()) {
+      map_host_window(*window, all, deadline);
+    } else {
+      for (size_t i = 1; i < on_.size(); ++i)
+        window->backend = kind == on_[i]->name() ? static_cast<uint8_t>(i) : window->backend;
+      map_device_window(*window, memory, bytes, deadline);
     }
-    windows_->live[window->number] = window->own;
-    if (log_enabled(LogLevel::Info))
-      log_info("rank {}: window of call {}: {}", rank(), window->number, window->parts->ways());
+    leave_control_call();
+    windows_->live[window->number] = window;
     return window;
   } catch (...) {
     if (window != nullptr) close_window(*window);
+    if (!has_failed()) leave_control_call();
     throw;
+  }
+}
+
+void Communicator::map_host_window(Window& window, const std::vector<std::string>& all, Deadline deadline) {
+  std::vector<rma::Part> parts(all.size());
+  for (size_t rank = 0; rank < all.size(); ++rank) (void)transports::unpack(all[rank], parts[rank]);  // it did before
+  window.parts.emplace(calls_, windows_->connections, std::move(parts), deadline);
+  for (Rank peer = 0; peer < ranks(); ++peer) {
+    window.places.emplace_back(window.parts->address(peer), window.parts->bytes(peer));
+  }
+  if (log_enabled(LogLevel::Info))
+    log_info("rank {}: window of call {}: {}", rank(), window.number, window.parts->ways());
+}
+
+/// Runs a step on all ranks. Returns what it gave on each; if it threw on one, all throw that.
+std::vector<std::string> Communicator::on_all_ranks(const std::function<std::string()>& step, Deadline deadline) {
+  std::string mine;
+  try {
+    mine = kGood + step();
+  } catch (const Error& error) {
+    mine = refusal_text(error.code(), error.what());
+  } catch (const std::exception& error) {
+    mine = refusal_text(Code::OutOfMemory, error.what());
+  }
+  std::vector<std::string> all = in_control_call([&] { return exchange(std::move(mine), deadline); });
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].starts_with(kGood)) throw_refusal(static_cast<Rank>(rank), all[rank]);
+    all[rank].erase(0, 1);
+  }
+  return all;
+}
+
+/// No rank enqueues a call before all have mapped the parts: mapping may wait for what streams of the process wait for.
+void Communicator::map_device_window(Window& window, void* memory, uint64_t bytes, Deadline deadline) {
+  if (window.own != nullptr) {  // an empty part goes with the others
+    windows_->target->withdraw(window.number);
+    window.own = nullptr;
+  }
+  const std::vector<std::string> parts = on_all_ranks(
+      [&] {
+        BackendCalls& on = *on_[window.backend];
+        if (window.backend == kHostBackend) throw Error(Code::Unsupported, "this process has no such memory");
+        on.check_served(rank(), title());
+        window.device = on.backend().make_window(window.number, memory, bytes);
+        return window.device->part();
+      },
+      deadline);
+  on_all_ranks([&] { return window.device->map(parts, deadline), std::string(); }, deadline);
+  for (Rank peer = 0; peer < ranks(); ++peer) {
+    window.places.emplace_back(window.device->address(peer), window.device->bytes(peer));
   }
 }
 
 /// When it returns, no other rank writes to this rank's part any more.
 void Communicator::close_window(Window& window) {
+  if (window.device != nullptr) {
+    if (!window.device->close(exec::WindowEnd::Deregistered)) {
+      log_error(
+          "rank {}: a call of another rank that is still enqueued may write to the memory of the window of call {}",
+          rank(), window.number);
+    }
+    window.device.reset();
+  }
+  if (window.own == nullptr) return;
   if (windows_ != nullptr) windows_->target->withdraw(window.number);
   close_part(*window.own, rma::Closed::Deregistered, rank());
   window.parts.reset();
 }
 
+/// No rank frees its part before all have let go of it.
+void Communicator::deregister_device_window(Window& window, Deadline deadline) {
+  window.device->finish(Deadline::in(timeouts_.of_calls()));
+  exchange({}, deadline);
+  window.device->unmap();
+  exchange({}, deadline);
+}
+
 /// The same, also if it throws.
 void Communicator::deregister_window(Window& window) {
-  if (!window.parts) throw_error(Code::InvalidUsage, "rank {}: the window was deregistered", rank());
+  if (!window.parts && window.device == nullptr) {
+    throw_error(Code::InvalidUsage, "rank {}: the window was deregistered", rank());
+  }
   if (windows_ != nullptr) windows_->live.erase(window.number);
   try {
     const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
     in_control_call([&] {
+      if (window.device != nullptr) return deregister_device_window(window, deadline);
       for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, timeouts_.of_init());
-      return exchange({}, deadline);  // all have flushed
+      exchange({}, deadline);  // all have flushed
     });
-    window.own->expect_no_use();
-    board_->leave(calls_);
-    trace_->leave();
+    if (window.own != nullptr) window.own->expect_no_use();
+    leave_control_call();
   } catch (...) {
     close_window(window);
     throw;
@@ -193,13 +287,24 @@ void Communicator::leave_windows() {
   size_t kept = 0;
   if (!has_failed()) windows_->connections.drain_rdma(kDrainLimit);
   windows_->target->close();
-  for (const auto& [number, part] : windows_->live) {
-    kept += part->part().bytes > 0 && part->part().region == 0 ? 1 : 0;  // that another rank could write to
-    close_part(*part, rma::Closed::Left, rank());
+  for (const auto& [number, window] : windows_->live) {
+    const bool is_mapped = window->own != nullptr && window->own->part().region != 0;
+    const bool is_empty = window->places[static_cast<size_t>(rank())].second == 0;
+    kept += is_mapped || is_empty ? 0 : 1;  // another rank could write to it
+    if (window->own != nullptr) close_part(*window->own, rma::Closed::Left, rank());
+    if (window->device == nullptr || window->device->close(exec::WindowEnd::Left)) continue;
+    log_error("rank {}: a call of another rank that is still enqueued may write to the memory of the window of call {}",
+              rank(), number);
   }
-  windows_->live.clear();
   if (kept == 0) return;
   log_error("rank {}: the communicator is destroyed before {} of its windows were deregistered", rank(), kept);
+}
+
+/// Their backend ends.
+void Communicator::drop_device_windows() {
+  if (windows_ == nullptr) return;
+  for (const auto& [number, window] : windows_->live) window->device.reset();
+  windows_->live.clear();
 }
 
 }  // namespace tutti::comm

@@ -27,6 +27,7 @@
 #include "exec/observer.hpp"
 #include "exec/pending.hpp"
 #include "exec/wait.hpp"
+#include "exec/window.hpp"
 #include "link/mapped_memory.hpp"
 #include "plan/plan.hpp"
 #include "transports/transport.hpp"
@@ -110,6 +111,15 @@ class Backend {
   /// this generation: then it looks again.
   virtual bool pin_regions(uint64_t generation) { return (void)generation, true; }
 
+  // ---- windows
+
+  /// This rank's part of the window that the communicator's call of this number makes: all ranks call it, then map().
+  /// `memory`: of the backend; null if `bytes` is 0. Throws Error(Unsupported | InvalidArgument) with the reason.
+  virtual std::unique_ptr<BackendWindow> make_window(uint64_t number, void* memory, uint64_t bytes) {
+    (void)number, (void)memory, (void)bytes;
+    throw Error(Code::Unsupported, "windows in such memory are not supported");
+  }
+
   // ---- calls
 
   /// Starts a call. A driven backend returns what the caller is to run to its end. Else the result is null; what fails
@@ -177,19 +187,18 @@ inline constexpr int kNoProcessor = -1;
 
 /// Raise it when a backend of before can no longer be used: with any change of Backend, Pending, Observer, Network, or
 /// what they take and return, that kBackendLayout does not notice.
-inline constexpr uint32_t kBackendAbi = 2;
+inline constexpr uint32_t kBackendAbi = 3;
 
 /// Differs where what the two pass to each other differs in size.
 inline constexpr uint64_t kBackendLayout = [] {
   uint64_t hash = 0;
   for (const size_t size :
-       {sizeof(Processor),   sizeof(Offer),          sizeof(WantedMethods),     sizeof(UsableMethod),
-        sizeof(Method),      sizeof(Prices),         sizeof(plan::Cost),        sizeof(plan::RankPlan),
-        sizeof(Geometry),    sizeof(Direct),         sizeof(Reduction),         sizeof(Binding),
-        sizeof(Program),     sizeof(Execution),      sizeof(Pending),           sizeof(Stall),
-        sizeof(Fault),       sizeof(BackendContext), sizeof(plan::Step),        sizeof(plan::Piece),
-        sizeof(Instruction), sizeof(Segment),        sizeof(plan::Lane),        sizeof(LinkId),
-        sizeof(StageNeed),   sizeof(Backoff),        sizeof(link::SharedRegion)}) {
+       {sizeof(Processor),  sizeof(Offer),       sizeof(WantedMethods),     sizeof(UsableMethod), sizeof(Method),
+        sizeof(Prices),     sizeof(plan::Cost),  sizeof(plan::RankPlan),    sizeof(Geometry),     sizeof(Direct),
+        sizeof(Reduction),  sizeof(Binding),     sizeof(Program),           sizeof(Execution),    sizeof(Pending),
+        sizeof(Stall),      sizeof(Fault),       sizeof(BackendContext),    sizeof(plan::Step),   sizeof(plan::Piece),
+        sizeof(WindowCall), sizeof(Instruction), sizeof(Segment),           sizeof(plan::Lane),   sizeof(LinkId),
+        sizeof(StageNeed),  sizeof(Backoff),     sizeof(link::SharedRegion)}) {
     hash = hash * 1099511628211 + size;
   }
   return hash;

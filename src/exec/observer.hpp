@@ -45,6 +45,8 @@ struct Stall {
 
 /// Calls that a device's copy engines run have numbers of their own, from 1, with this bit.
 inline constexpr uint64_t kCountedApart = uint64_t{1} << 63;
+/// So have the waits of calls on windows (WindowCall::id).
+inline constexpr uint64_t kOnWindow = uint64_t{1} << 62;
 
 /// A stall id that is unique in this process.
 uint64_t new_stall_id();

@@ -20,6 +20,13 @@ class CopyStream {
     next().waitValue = {
         .operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = at, .value = value, .flags = CU_STREAM_WAIT_VALUE_GEQ};
   }
+  /// The same of a word of 8 bytes; `flags`: beside the comparison.
+  void wait_long(CUdeviceptr at, uint64_t value, unsigned flags) {
+    next().waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64,
+                        .address = at,
+                        .value64 = value,
+                        .flags = CU_STREAM_WAIT_VALUE_GEQ | flags};
+  }
   /// Writes the word when all before it is done. A thread or stream that reads it sees all of that.
   void write(CUdeviceptr at, uint32_t value) {
     next().writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,

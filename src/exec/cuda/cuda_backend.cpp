@@ -64,7 +64,10 @@ CudaBackend::CudaBackend(const BackendContext& context)
           !context.network->has_other_hosts() && context.wireup->ranks() > 1
               ? std::make_unique<Copies>(context, device_, reinterpret_cast<CUdeviceptr>(&record_.device()->counted))
               : nullptr),
-      watcher_(context, gpu_, record_.host(), copies_.get(), [this] { close_calls(); }) {
+      window_waits_(std::make_shared<WindowWaits>(gpu_, record_)),
+      stream_waits_(context, copies_.get(), *window_waits_),
+      windows_(context, device_, window_waits_, around_windows()),
+      watcher_(context, gpu_, record_.host(), &stream_waits_, [this] { close_calls(); }) {
   if (context.network->has_other_hosts()) proxy_.emplace(context, gpu_, record_.host(), sizes_.message);
   counters_ = reinterpret_cast<gpu::Counters*>(programs_.pool()->take(sizeof(gpu::Counters)).at);
   const gpu::Counters zero;
@@ -279,6 +282,26 @@ std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit
   return why_short(*in, begin, bytes);
 }
 
+WindowCalls::Surroundings CudaBackend::around_windows() {
+  return {.streams = streams_,
+          .calls = calls_,
+          .start_held = [this] { start_held(); },
+          .called = [this] { watcher_.called(false); },
+          .has_atomics = [this](Rank peer) { return has_native_atomics(peer); },
+          .before = programs_.pool()->take(sizeof(uint64_t)).at};
+}
+
+/// Are atomic operations of this GPU on memory of the peer's one step for all? NVLink alone has them, as far as this
+/// process sees both.
+bool CudaBackend::has_native_atomics(Rank peer) const {
+  const std::vector<std::string> joined = device_.nvlink_peers();
+  return std::find(joined.begin(), joined.end(), reports_[static_cast<size_t>(peer)].processor.id) != joined.end();
+}
+
+std::unique_ptr<BackendWindow> CudaBackend::make_window(uint64_t number, void* memory, uint64_t bytes) {
+  return windows_.make(number, memory, bytes);
+}
+
 uint64_t CudaBackend::add_region(const void* data, uint64_t bytes) {
   if (proxy_) throw_error(Code::Unsupported, "the ranks are of several hosts");
   if (!reads_in_place()) return 0;
@@ -350,7 +373,7 @@ uint64_t CudaBackend::finish(double seconds) {
   const gpu::HostRecord& record = record_.host();
   const Deadline deadline = Deadline::in(seconds);
   regions_.buffers().leave();
-  while (launches_ + copied_ > 0 && runs() && !deadline.passed()) {
+  while (runs() && !deadline.passed()) {
     if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();
     nap(100e-6);
   }

@@ -22,6 +22,7 @@
 #include "exec/cuda/programs.hpp"
 #include "exec/cuda/regions.hpp"
 #include "exec/cuda/user_streams.hpp"
+#include "exec/cuda/windows.hpp"
 #include "exec/gpu/call_count.hpp"
 #include "exec/gpu/lanes.hpp"
 #include "exec/gpu/proxy.hpp"
@@ -66,6 +67,7 @@ class CudaBackend final : public Backend, private Connector {
   void drop_region(uint64_t number) override { regions_.buffers().withdraw(number); }
   bool add_captured(void* stream, std::span<const Extent> memory) override;
   bool pin_regions(uint64_t generation) override { return regions_.pin(generation); }
+  std::unique_ptr<BackendWindow> make_window(uint64_t number, void* memory, uint64_t bytes) override;
   std::string transport_to(Rank peer) const override { return is_far(peer) ? "" : transport_.name(); }
 
  private:
@@ -102,6 +104,8 @@ class CudaBackend final : public Backend, private Connector {
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
   bool runs() const;
+  WindowCalls::Surroundings around_windows();
+  bool has_native_atomics(Rank peer) const;
   bool reads_in_place() const;
   bool add_for_graphs(const Extent& memory);
   bool is_stopped() const { return context_.failed->load(std::memory_order_acquire) != 0; }
@@ -134,6 +138,9 @@ class CudaBackend final : public Backend, private Connector {
   uint32_t copied_ = 0;                     // calls that were enqueued as copies
   std::unique_ptr<Copies> copies_;          // null: some ranks are of other hosts, or there is one rank only
   std::unique_ptr<Multimem> multimem_;      // null: no switch folds for all ranks
+  const std::shared_ptr<WindowWaits> window_waits_;
+  const StreamWaits stream_waits_;
+  WindowCalls windows_;
   gpu::Watcher watcher_;
   /// None: all ranks are of this host. This rank leaves when the network has got all that its calls have sent.
   std::optional<gpu::Proxy> proxy_;

@@ -17,6 +17,7 @@
 extern "C" const unsigned char tutti_cuda_lanes_integers[];
 extern "C" const unsigned char tutti_cuda_lanes_floats[];
 extern "C" const unsigned char tutti_cuda_multimem[];
+extern "C" const unsigned char tutti_cuda_windows[];
 
 namespace tutti::exec::cuda {
 namespace {
@@ -30,6 +31,7 @@ constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_ll_", "tutti_short_"}; 
 constexpr uint64_t kFewestThreads = 256;  // of a short call: they load its tables at once
 constexpr const char* kBatch = "tutti_batch_ll_";
 constexpr const char* kMultimem = "tutti_multimem_";
+constexpr const char* kWindow = "tutti_window_atomic";
 
 /// A fatbin. Its library is of all devices.
 class Module {
@@ -95,6 +97,10 @@ Module& multimem() {
   static auto* const kModule = new Module(tutti_cuda_multimem, {{TUTTI_MULTIMEM_CODE}, TUTTI_NVCC});
   return *kModule;
 }
+Module& windows() {
+  static auto* const kModule = new Module(tutti_cuda_windows, {{TUTTI_LANES_CODE}, TUTTI_NVCC});
+  return *kModule;
+}
 
 Kernels load(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
@@ -122,6 +128,11 @@ Kernels load_multimem(const Device& device) {
     kernels[name] = multimem().kernel(device, name);
   }
   return kernels;
+}
+
+Kernels load_window(const Device& device) {
+  const tutti::cuda::WithContext with(device.context());
+  return {{kWindow, windows().kernel(device, kWindow)}};
 }
 
 /// Those of one library, by device.
@@ -178,6 +189,11 @@ LoadedKernel batch_kernel(const Device& device, const std::string& type) {
 
 LoadedKernel multimem_kernel(const Device& device, const std::string& operation) {
   return multimem_kernels_of(device).at(kMultimem + operation);
+}
+
+LoadedKernel window_kernel(const Device& device) {
+  static auto* const kLoaded = new Loaded(load_window);
+  return kLoaded->of(device).at(kWindow);
 }
 
 const char* word_of(uint32_t element_bytes) {

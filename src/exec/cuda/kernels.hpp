@@ -39,6 +39,8 @@ void load_kernels(const tutti::cuda::Device& device);
 /// can run them.
 LoadedKernel multimem_kernel(const tutti::cuda::Device& device, const std::string& operation);
 void load_multimem_kernels(const tutti::cuda::Device& device);
+/// Makes an atomic step on a window (exec/cuda/window_atomic.hpp).
+LoadedKernel window_kernel(const tutti::cuda::Device& device);
 /// Blocks of so many threads of any kernel that the device runs at the same time.
 uint32_t resident_blocks(const tutti::cuda::Device& device, uint32_t threads);
 

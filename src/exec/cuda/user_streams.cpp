@@ -91,7 +91,8 @@ UserStreams::Events& UserStreams::events_in(CUcontext context) {
 }
 
 void UserStreams::follow_last(const UserStream& on) {
-  if (last_ == nullptr || on.stream == last_stream_) return;
+  // Each thread has a stream of its own of that name.
+  if (last_ == nullptr || (on.stream == last_stream_ && on.stream != CU_STREAM_PER_THREAD)) return;
   tutti::cuda::check(driver().cuStreamWaitEvent(on.stream, last_, CU_EVENT_WAIT_DEFAULT),
                      "the stream cannot wait for another");
 }

@@ -1,0 +1,106 @@
+#include "exec/cuda/window_waits.hpp"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "base/log.hpp"
+#include "exec/gpu/pinned.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+constexpr auto kTurn = std::chrono::milliseconds(1);  // between looks at what still waits
+/// At least what any wait wants: streams compare in a circle, so it is not the greatest of all.
+constexpr uint64_t kReleased = ~uint64_t{0} >> 1;
+
+uint64_t load(const uint64_t& word) {
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+CUdeviceptr on_device(const gpu::Gpu& gpu, void* on_host) {
+  return reinterpret_cast<CUdeviceptr>(gpu.device_address(static_cast<unsigned char*>(on_host)));
+}
+
+}  // namespace
+
+bool WindowWaits::Wait::is_satisfied() const { return load(part->line(peer).arrived[signal]) >= wanted; }
+
+WindowWaits::WindowWaits(const gpu::Gpu& gpu, const PinnedRecord& record)
+    : record_(record.memory()),
+      memory_(gpu::pinned(gpu, sizeof(uint64_t))),
+      host_record_(record.host()),
+      begun_(new (memory_.get()) uint64_t(0)),
+      begun_at_(on_device(gpu, begun_)),
+      ended_at_(reinterpret_cast<CUdeviceptr>(&record.device()->counted)) {}
+
+uint64_t WindowWaits::ended() const { return load(host_record_.counted); }
+
+void WindowWaits::add(const Wait& wait) {
+  const std::lock_guard lock(mutex_);
+  waits_[wait.number % waits_.size()] = wait;
+}
+
+void WindowWaits::forget(const OwnPart& part) {
+  const std::lock_guard lock(mutex_);
+  for (Wait& wait : waits_) {
+    if (wait.part.get() == &part) wait = {};
+  }
+}
+
+std::optional<WindowWaits::Wait> WindowWaits::current() const {
+  const uint64_t begun = load(*begun_);
+  if (begun <= ended()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const Wait& wait = waits_[begun % waits_.size()];
+  return wait.number == begun && wait.part != nullptr ? std::optional(wait) : std::nullopt;
+}
+
+/// The peer's stream may still write less: then it takes another turn.
+void WindowWaits::release() const {
+  const std::optional<Wait> wait = current();
+  if (!wait) return;
+  has_released_.store(true, std::memory_order_release);
+  std::atomic_ref(wait->part->line(wait->peer).arrived[wait->signal]).store(kReleased, std::memory_order_release);
+}
+
+void release_until(const tutti::cuda::Device& device, const std::shared_ptr<WindowWaits>& waits, uint64_t ended,
+                   std::shared_ptr<void> memory) {
+  const auto work = [&device, waits, ended, memory = std::move(memory)]() mutable {
+    while (waits->ended() < ended && device.stream().failure().empty()) {
+      waits->release();
+      std::this_thread::sleep_for(kTurn);
+    }
+    memory.reset();
+  };
+  try {
+    start_thread(work).detach();
+  } catch (const std::exception& error) {
+    log_warn("cuda: calls on windows that are still enqueued would wait for ever: {}", error.what());
+  }
+}
+
+uint64_t StreamWaits::progress() const {
+  const std::optional<WindowWaits::Wait> wait = windows_.current();
+  return wait ? kOnWindow | wait->id : copies_ != nullptr ? copies_->progress() : 0;
+}
+
+std::optional<Stall> StreamWaits::wait() const {
+  if (copies_run()) return copies_->wait();
+  const std::optional<WindowWaits::Wait> wait = windows_.current();
+  if (!wait) return std::nullopt;
+  Stall stall{.await = Await::Signal, .peer = wait->peer, .call = kOnWindow | wait->id};
+  stall.all = {{.peer = wait->peer, .await = Await::Signal}};
+  // A rank leaves when what it has enqueued has ended.
+  stall.has_left = context_.observer->left(wait->peer) && !wait->is_satisfied();
+  return stall;
+}
+
+void StreamWaits::release() const {
+  if (copies_run()) copies_->release();
+  windows_.release();
+}
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,346 @@
+#include "exec/cuda/windows.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "base/format.hpp"
+#include "exec/cuda/allocations.hpp"
+#include "exec/cuda/window_atomic.hpp"
+#include "exec/wait.hpp"
+#include "transports/cuda/neighbours.hpp"
+#include "transports/cuda/retired.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+using tutti::cuda::Device;
+using tutti::cuda::driver;
+using tutti::cuda::Neighbours;
+using tutti::cuda::Retired;
+using tutti::cuda::WithContext;
+using What = WindowCall::What;
+
+constexpr double kEndWithin = 2;    // seconds in which what runs ends after a failure, …
+constexpr double kAskDevice = 0.1;  // … and between questions to the driver, of a call that waits for its end
+constexpr double kForever = 1e9;    // seconds
+constexpr double kLook = 100e-6;    // seconds between looks at whether peers' uses have ended
+constexpr uint64_t kMaxTaken = uint64_t{1} << 62;  // signals: streams compare in a circle
+
+void store(uint64_t& word, uint64_t value) { std::atomic_ref(word).store(value, std::memory_order_seq_cst); }
+uint64_t load(const uint64_t& word) {
+  return std::atomic_ref(const_cast<uint64_t&>(word)).load(std::memory_order_seq_cst);
+}
+
+int attribute(const Device& device, CUdevice_attribute which) {
+  int value = 0;
+  return driver().cuDeviceGetAttribute(&value, which, device.handle()) == CUDA_SUCCESS ? value : 0;
+}
+
+[[noreturn]] void refuse(Code code, const std::string& why) { throw Error(code, why); }
+
+bool is_put(const WindowCall& call) { return call.what == What::Put || call.what == What::PutSignal; }
+bool is_atomic(const WindowCall& call) { return call.what == What::Add || call.what == What::CompareSwap; }
+/// It touches the peer's part.
+bool is_use(const WindowCall& call) { return is_put(call) || call.what == What::Get || is_atomic(call); }
+uint64_t bytes_there(const WindowCall& call) { return is_atomic(call) ? sizeof(uint64_t) : call.bytes; }
+
+/// Does the driver know this memory of the host, so that copies on streams take it?
+bool is_pinned(const void* data) {
+  CUmemorytype type{};
+  CUpointer_attribute what = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* value = &type;
+  return driver().cuPointerGetAttributes(1, &what, &value, reinterpret_cast<CUdeviceptr>(data)) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_HOST;
+}
+
+}  // namespace
+
+WindowCalls::WindowCalls(const BackendContext& context, const Device& device, std::shared_ptr<WindowWaits> waits,
+                         Surroundings around)
+    : context_(context),
+      device_(device),
+      waits_(std::move(waits)),
+      around_(std::move(around)),
+      served_(ServedParts::serve(*context.wireup)) {}
+
+WindowCalls::~WindowCalls() {
+  try {
+    const WithContext with(device_.context());
+    if (own_ != nullptr) driver().cuStreamDestroy(own_);
+  } catch (const Error&) {  // the driver has gone already: the process ends
+  }
+}
+
+std::unique_ptr<CudaWindow> WindowCalls::make(uint64_t number, void* memory, uint64_t bytes) {
+  transports::Wireup& wireup = *context_.wireup;
+  const auto& here = wireup.process_id(wireup.rank());
+  bool for_processes = false;
+  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+    const auto& there = wireup.process_id(peer);
+    if (there.host != here.host) {
+      throw_error(Code::Unsupported, "windows in memory of GPUs are for ranks of one host, and rank {} is of another",
+                  peer);
+    }
+    for_processes = for_processes || there != here;
+  }
+  if (attribute(device_, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0) {
+    throw_error(Code::Unsupported, "streams of {} cannot wait for words of 8 bytes", device_.name());
+  }
+  const WithContext with(device_.context());
+  const std::optional<Allocation> in = bytes > 0 ? allocation_of(memory) : std::nullopt;
+  if (in && in->device != device_.number()) {
+    throw_error(Code::InvalidArgument, "the buffer lies on device {}, but this rank uses {}", in->device,
+                device_.name());
+  }
+  if (atomic_.function == nullptr) atomic_ = window_kernel(device_);
+  if (own_ == nullptr) {
+    tutti::cuda::check(driver().cuStreamCreateWithPriority(&own_, CU_STREAM_NON_BLOCKING, 0),
+                       "a stream cannot be made");
+  }
+  const bool flushes = attribute(device_, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES) != 0;
+  wait_flags_ = flushes ? CU_STREAM_WAIT_VALUE_FLUSH : 0;
+  const auto own = std::make_shared<OwnPart>(device_, memory, bytes, wireup.ranks(), for_processes);
+  Neighbours<OwnPart>::instance().add({part_name(wireup, number), wireup.rank()}, own);
+  served_->add(number, own);
+  return std::make_unique<CudaWindow>(*this, number, own);
+}
+
+void WindowCalls::run(CudaWindow& window, const WindowCall& call) {
+  const WithContext with(device_.context());
+  if (window.parts_ == nullptr) refuse(Code::InvalidUsage, "the window is not mapped");
+  check_call(window, call);
+  around_.start_held();
+  const UserStream on = around_.streams.get(stream_for(call));
+  const uint64_t number = around_.calls.next(kMaxWindowCallsAhead);
+  around_.streams.follow_last(on);
+  enqueue(window, call, on, number);
+  window.last_ = number;
+  around_.streams.called(on);
+  around_.calls.add();
+  around_.called();
+  if (call.stream == nullptr) await(number);
+}
+
+/// Calls without a stream run on the rank's own one, after what the program has enqueued on the default stream.
+CUstream WindowCalls::stream_for(const WindowCall& call) {
+  if (call.stream != nullptr) {
+    const auto stream = static_cast<CUstream>(call.stream);
+    around_.streams.check(stream);
+    refuse_capture(stream);
+    return stream;
+  }
+  refuse_capture(CU_STREAM_LEGACY);
+  // A copy of ordinary memory of the host may wait in the driver until its turn has come, where nothing ends the wait.
+  const uint64_t before = around_.calls.enqueued();
+  if (before > around_.calls.ended()) await(before);
+  around_.streams.order(CU_STREAM_LEGACY, own_);
+  return own_;
+}
+
+void WindowCalls::refuse_capture(CUstream stream) const {
+  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr);
+  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  refuse(Code::InvalidUsage,
+         "calls on windows cannot be captured in a graph, which would repeat the numbers of their signals");
+}
+
+void WindowCalls::check_call(const CudaWindow& window, const WindowCall& call) const {
+  if (call.peer == WindowCall::kAllPeers) return;
+  const PeerPart& part = window.of(call.peer);
+  refuse_if_closed(window, call.peer);
+  const uint64_t bytes = bytes_there(call);
+  if (is_use(call) && (call.offset > part.bytes || bytes > part.bytes - call.offset)) {
+    throw_error(Code::InvalidArgument,
+                "{} bytes at offset {} do not lie in rank {}'s part, of {} bytes, of the window of call {}", bytes,
+                call.offset, call.peer, part.bytes, window.number_);
+  }
+  if (is_put(call)) check_local(call.source, call.bytes, "the source", call);
+  if (call.what == What::Get) check_local(call.into, call.bytes, "the target", call);
+  if (is_atomic(call)) {
+    if ((part.memory + call.offset) % sizeof(uint64_t) != 0) {
+      throw_error(Code::InvalidArgument,
+                  "the 8 bytes at offset {} of rank {}'s part of the window of call {} do not lie at a multiple of 8",
+                  call.offset, call.peer, window.number_);
+    }
+    if (!part.has_atomics) {
+      throw_error(Code::InvalidUsage,
+                  "{} makes no atomic steps in the memory of rank {}'s GPU: NVLink does not join them", device_.name(),
+                  call.peer);
+    }
+    if (call.into != nullptr) check_local(call.into, sizeof(uint64_t), "the word for what was there before", call);
+  }
+  if (call.what == What::WaitSignal &&
+      call.count > kMaxTaken - window.taken_[static_cast<size_t>(call.peer) * kWindowSignals + call.signal]) {
+    refuse(Code::InvalidArgument, "so many signals are never sent");
+  }
+}
+
+/// Memory of any GPU of this process, or of the host: for a call on a stream it is pinned.
+void WindowCalls::check_local(const void* data, uint64_t bytes, const char* what, const WindowCall& call) const {
+  if (bytes == 0) return;
+  if (const std::optional<Allocation> in = allocation_of(data)) {
+    const std::string why = why_short(*in, reinterpret_cast<uint64_t>(data), bytes);
+    if (!why.empty()) throw_error(Code::InvalidArgument, "{} {}", what, why);
+    return;
+  }
+  if (owns(data)) throw_error(Code::InvalidArgument, "{} lies in memory of a GPU that was freed", what);
+  const void* const last = static_cast<const unsigned char*>(data) + bytes - 1;
+  const bool pinned = is_pinned(data);
+  if (pinned != is_pinned(last)) throw_error(Code::InvalidArgument, "{} is pinned only in part", what);
+  if (pinned || call.stream == nullptr) return;
+  throw_error(Code::InvalidArgument,
+              "{} is ordinary memory of the host, which copies on a stream cannot use: pin it (cudaHostRegister, "
+              "cudaMallocHost), or pass no stream",
+              what);
+}
+
+void WindowCalls::refuse_if_closed(const CudaWindow& window, Rank peer) const {
+  const auto closed = static_cast<WindowEnd>(load(window.of(peer).line->closed));
+  if (closed == WindowEnd::No) return;
+  if (closed == WindowEnd::Left) throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer);
+  throw_error(Code::InvalidUsage, "rank {} has deregistered the window of call {}", peer, window.number_);
+}
+
+void WindowCalls::enqueue(CudaWindow& window, const WindowCall& call, const UserStream& on, uint64_t number) {
+  CopyStream stream(on.stream);
+  if (call.what == What::WaitSignal) wait_signal(window, call, stream, number);
+  if (is_use(call) || call.what == What::Signal) {
+    PeerPart& part = window.of(call.peer);
+    if (is_use(call)) {  // of two threads, each of which stores its word, then reads the other's, one sees the other's
+      store(part.line->begun, part.uses + 1);
+      if (load(part.line->closed) != 0) {
+        store(part.line->begun, part.uses);
+        refuse_if_closed(window, call.peer);
+      }
+      ++part.uses;
+    }
+    const CUdeviceptr there = part.memory + call.offset;
+    if (is_put(call)) stream.copy(there, reinterpret_cast<CUdeviceptr>(call.source), call.bytes);
+    if (call.what == What::Get) stream.copy(reinterpret_cast<CUdeviceptr>(call.into), there, call.bytes);
+    if (is_atomic(call)) atomic_step(part, call, on, stream);
+    if (call.what == What::Signal || call.what == What::PutSignal) {
+      const CUdeviceptr arrived = part.line_at + offsetof(WindowLine, arrived);
+      stream.write_long(arrived + call.signal * sizeof(uint64_t), ++part.sent[call.signal]);
+    }
+    if (is_use(call)) stream.write_long(part.line_at + offsetof(WindowLine, ended), part.uses);
+  }
+  stream.write_long(waits_->ended_at(), number);
+  stream.flush();
+}
+
+void WindowCalls::wait_signal(CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number) {
+  uint64_t& taken = window.taken_[static_cast<size_t>(call.peer) * kWindowSignals + call.signal];
+  taken += call.count;
+  waits_->add({.number = number,
+               .id = call.id,
+               .peer = call.peer,
+               .signal = call.signal,
+               .wanted = taken,
+               .part = window.own_});
+  const CUdeviceptr arrived = window.own_->line_at(call.peer) + offsetof(WindowLine, arrived);
+  stream.write_long(waits_->begun_at(), number);
+  stream.wait_long(arrived + call.signal * sizeof(uint64_t), taken, wait_flags_);
+}
+
+void WindowCalls::atomic_step(const PeerPart& part, const WindowCall& call, const UserStream& on,
+                              CopyStream& stream) const {
+  WindowAtomic arguments{.at = reinterpret_cast<uint64_t*>(part.memory + call.offset),
+                         .before = reinterpret_cast<uint64_t*>(around_.before),
+                         .operand = call.operand,
+                         .expected = call.expected,
+                         .compares = call.what == What::CompareSwap ? 1U : 0U};
+  void* parameters[] = {&arguments};
+  const CUfunction function = on.multiprocessors == 0 ? atomic_.function : atomic_.of_any_context();
+  tutti::cuda::check(driver().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, on.stream, parameters, nullptr),
+                     "the kernel for an atomic step cannot be launched");
+  if (call.into != nullptr) {
+    stream.copy(reinterpret_cast<CUdeviceptr>(call.into), around_.before, sizeof(uint64_t));
+  }
+}
+
+bool WindowCalls::wait_for(uint64_t calls, Deadline deadline) const {
+  Waiter waiter(*context_.backoff);
+  std::optional<Deadline> ends;
+  double asked = 0;
+  while (waits_->ended() < calls) {
+    if (has_failed() && !ends) ends = Deadline::in(kEndWithin);
+    if (deadline.passed() || (ends && ends->passed())) return false;
+    const double rest = waiter.turn();
+    if (rest == 0) continue;
+    nap(rest);
+    if (waiter.stalled() - asked < kAskDevice) continue;
+    asked = waiter.stalled();
+    if (const std::string why = device_.stream().failure(); !why.empty()) {
+      throw_error(Code::SystemError, "{} has failed: {}", device_.name(), why);
+    }
+  }
+  return true;
+}
+
+/// The watcher finds that a wait takes too long.
+void WindowCalls::await(uint64_t number) const {
+  const bool ended = wait_for(number, Deadline::in(kForever));
+  if (ended && !waits_->has_released()) return;
+  throw_error(Code::PeerFailed, "the communicator has failed before the call had ended");
+}
+
+// ---- a window
+
+CudaWindow::CudaWindow(WindowCalls& calls, uint64_t number, std::shared_ptr<OwnPart> own)
+    : calls_(calls),
+      number_(number),
+      own_(std::move(own)),
+      taken_(static_cast<size_t>(own_->ranks()) * kWindowSignals) {}
+
+CudaWindow::~CudaWindow() {
+  calls_.served_->remove(number_);
+  unmap();
+  Retired::instance().put(calls_.device_, std::move(own_));  // freeing it may wait for kernels
+}
+
+void CudaWindow::map(const std::vector<std::string>& texts, Deadline deadline) {
+  transports::Wireup& wireup = *calls_.context_.wireup;
+  auto parts = std::make_shared<Parts>();
+  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+    parts->push_back(reach_part(wireup, calls_.device_, number_, peer, texts[static_cast<size_t>(peer)], deadline));
+    parts->back().has_atomics = calls_.around_.has_atomics(peer);
+  }
+  parts_ = std::move(parts);
+}
+
+bool CudaWindow::is_in_use() const { return calls_.waits_->ended() < last_; }
+
+void CudaWindow::finish(Deadline deadline) {
+  if (calls_.wait_for(last_, deadline)) return;
+  throw_error(calls_.has_failed() ? Code::PeerFailed : Code::Timeout,
+              "calls on the window of call {} have not ended: their stream waits for something else", number_);
+}
+
+void CudaWindow::unmap() {
+  const std::shared_ptr<WindowWaits>& waits = calls_.waits_;
+  if (!is_in_use()) {
+    parts_.reset();
+    return waits->forget(*own_);
+  }
+  using Kept = std::pair<std::shared_ptr<OwnPart>, std::shared_ptr<Parts>>;
+  release_until(calls_.device_, waits, last_, std::make_shared<Kept>(own_, std::move(parts_)));
+}
+
+bool CudaWindow::close(WindowEnd why) {
+  const Observer& observer = *calls_.context_.observer;
+  for (Rank peer = 0; peer < own_->ranks(); ++peer) store(own_->line(peer).closed, static_cast<uint64_t>(why));
+  const Deadline deadline = Deadline::in(kEndWithin);
+  bool all = true;
+  for (Rank peer = 0; peer < own_->ranks(); ++peer) {
+    const WindowLine& line = own_->line(peer);
+    const auto in_use = [&] { return load(line.ended) < load(line.begun) && !observer.lost(peer); };
+    while (in_use() && !deadline.passed()) nap(kLook);
+    all = all && !in_use();
+  }
+  return all;
+}
+
+}  // namespace tutti::exec::cuda

@@ -43,6 +43,12 @@ void WindowWaits::add(const Wait& wait) {
   waits_[wait.number % waits_.size()] = wait;
 }
 
+void WindowWaits::begin(uint64_t number) { std::atomic_ref(*begun_).store(number, std::memory_order_release); }
+
+void WindowWaits::end(uint64_t number) {
+  std::atomic_ref(host_record_.counted).store(number, std::memory_order_release);
+}
+
 void WindowWaits::forget(const OwnPart& part) {
   const std::lock_guard lock(mutex_);
   for (Wait& wait : waits_) {

@@ -39,9 +39,12 @@ class WindowWaits {
   uint64_t ended() const;
 
   void add(const Wait& wait);
+  /// The host is in this wait, and no stream; it has ended, as all calls before.
+  void begin(uint64_t number);
+  void end(uint64_t number);
   /// Nothing of this part is waited for any more.
   void forget(const OwnPart& part);
-  /// The one that a stream is in.
+  /// The one that a stream, or the host, is in.
   std::optional<Wait> current() const;
   /// Ends it. Signals of that number mean nothing from then on.
   void release() const;
@@ -49,7 +52,7 @@ class WindowWaits {
 
  private:
   const std::shared_ptr<unsigned char> record_, memory_;  // pinned
-  const gpu::HostRecord& host_record_;
+  gpu::HostRecord& host_record_;
   uint64_t* const begun_;
   const CUdeviceptr begun_at_, ended_at_;
   mutable std::mutex mutex_;

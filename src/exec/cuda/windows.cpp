@@ -110,33 +110,54 @@ std::unique_ptr<CudaWindow> WindowCalls::make(uint64_t number, void* memory, uin
 void WindowCalls::run(CudaWindow& window, const WindowCall& call) {
   const WithContext with(device_.context());
   if (window.parts_ == nullptr) refuse(Code::InvalidUsage, "the window is not mapped");
+  const auto stream = call.stream == nullptr ? CU_STREAM_LEGACY : static_cast<CUstream>(call.stream);
+  around_.streams.check(stream);
+  refuse_capture(stream);
   check_call(window, call);
   around_.start_held();
-  const UserStream on = around_.streams.get(stream_for(call));
+  if (call.stream == nullptr) return run_to_end(window, call);
+  const UserStream on = around_.streams.get(stream);
   const uint64_t number = around_.calls.next(kMaxWindowCallsAhead);
   around_.streams.follow_last(on);
   enqueue(window, call, on, number);
-  window.last_ = number;
   around_.streams.called(on);
-  around_.calls.add();
-  around_.called();
-  if (call.stream == nullptr) await(number);
+  count(window, number);
 }
 
-/// Calls without a stream run on the rank's own one, after what the program has enqueued on the default stream.
-CUstream WindowCalls::stream_for(const WindowCall& call) {
-  if (call.stream != nullptr) {
-    const auto stream = static_cast<CUstream>(call.stream);
-    around_.streams.check(stream);
-    refuse_capture(stream);
-    return stream;
+void WindowCalls::count(CudaWindow& window, uint64_t number) const {
+  window.last_ = number;
+  around_.calls.add();
+  around_.called();
+}
+
+/// Only copies and atomic steps need a stream. So no stream waits for another rank, whose own calls may be behind it in
+/// a queue of the hardware; and a copy of ordinary memory, which may wait in the driver, waits for nobody.
+void WindowCalls::run_to_end(CudaWindow& window, const WindowCall& call) {
+  const uint64_t number = around_.calls.next(1);  // those before have ended
+  if (call.what == What::WaitSignal) return await_signal(window, call, number);
+  wait_until([] { return tutti::cuda::driver().cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY; });
+  if (is_use(call)) {
+    const UserStream on = around_.streams.get(own_);
+    WindowCall without_signal = call;
+    if (call.what == What::PutSignal) without_signal.what = What::Put;
+    enqueue(window, without_signal, on, number);
+    count(window, number);
+    if (!wait_until([&] { return waits_->ended() >= number; })) refuse_after_failure();
   }
-  refuse_capture(CU_STREAM_LEGACY);
-  // A copy of ordinary memory of the host may wait in the driver until its turn has come, where nothing ends the wait.
-  const uint64_t before = around_.calls.enqueued();
-  if (before > around_.calls.ended()) await(before);
-  around_.streams.order(CU_STREAM_LEGACY, own_);
-  return own_;
+  if (call.what != What::Signal && call.what != What::PutSignal) return;
+  PeerPart& part = window.of(call.peer);
+  store(part.line->arrived[call.signal], ++part.sent[call.signal]);
+}
+
+/// The host looks at the word itself.
+void WindowCalls::await_signal(CudaWindow& window, const WindowCall& call, uint64_t number) {
+  const uint64_t wanted = note_wait(window, call, number);
+  count(window, number);
+  waits_->begin(number);
+  const uint64_t& word = window.own_->line(call.peer).arrived[call.signal];
+  const bool came = wait_until([&] { return load(word) >= wanted; });
+  waits_->end(number);
+  if (!came || waits_->has_released()) refuse_after_failure();
 }
 
 void WindowCalls::refuse_capture(CUstream stream) const {
@@ -231,7 +252,8 @@ void WindowCalls::enqueue(CudaWindow& window, const WindowCall& call, const User
   stream.flush();
 }
 
-void WindowCalls::wait_signal(CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number) {
+/// The signals that will have arrived when it ends.
+uint64_t WindowCalls::note_wait(CudaWindow& window, const WindowCall& call, uint64_t number) {
   uint64_t& taken = window.taken_[static_cast<size_t>(call.peer) * kWindowSignals + call.signal];
   taken += call.count;
   waits_->add({.number = number,
@@ -240,9 +262,14 @@ void WindowCalls::wait_signal(CudaWindow& window, const WindowCall& call, CopySt
                .signal = call.signal,
                .wanted = taken,
                .part = window.own_});
+  return taken;
+}
+
+void WindowCalls::wait_signal(CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number) {
+  const uint64_t wanted = note_wait(window, call, number);
   const CUdeviceptr arrived = window.own_->line_at(call.peer) + offsetof(WindowLine, arrived);
   stream.write_long(waits_->begun_at(), number);
-  stream.wait_long(arrived + call.signal * sizeof(uint64_t), taken, wait_flags_);
+  stream.wait_long(arrived + call.signal * sizeof(uint64_t), wanted, wait_flags_);
 }
 
 void WindowCalls::atomic_step(const PeerPart& part, const WindowCall& call, const UserStream& on,
@@ -261,11 +288,14 @@ void WindowCalls::atomic_step(const PeerPart& part, const WindowCall& call, cons
   }
 }
 
-bool WindowCalls::wait_for(uint64_t calls, Deadline deadline) const {
+/// False: the communicator has failed, and it is not so in a moment; or the deadline has passed. (The watcher finds that
+/// a wait for a signal takes too long.)
+template <class Condition>
+bool WindowCalls::wait_until(const Condition& is_so, Deadline deadline) const {
   Waiter waiter(*context_.backoff);
   std::optional<Deadline> ends;
   double asked = 0;
-  while (waits_->ended() < calls) {
+  while (!is_so()) {
     if (has_failed() && !ends) ends = Deadline::in(kEndWithin);
     if (deadline.passed() || (ends && ends->passed())) return false;
     const double rest = waiter.turn();
@@ -280,10 +310,7 @@ bool WindowCalls::wait_for(uint64_t calls, Deadline deadline) const {
   return true;
 }
 
-/// The watcher finds that a wait takes too long.
-void WindowCalls::await(uint64_t number) const {
-  const bool ended = wait_for(number, Deadline::in(kForever));
-  if (ended && !waits_->has_released()) return;
+void WindowCalls::refuse_after_failure() {
   throw_error(Code::PeerFailed, "the communicator has failed before the call had ended");
 }
 
@@ -314,7 +341,7 @@ void CudaWindow::map(const std::vector<std::string>& texts, Deadline deadline) {
 bool CudaWindow::is_in_use() const { return calls_.waits_->ended() < last_; }
 
 void CudaWindow::finish(Deadline deadline) {
-  if (calls_.wait_for(last_, deadline)) return;
+  if (calls_.wait_until([&] { return !is_in_use(); }, deadline)) return;
   throw_error(calls_.has_failed() ? Code::PeerFailed : Code::Timeout,
               "calls on the window of call {} have not ended: their stream waits for something else", number_);
 }

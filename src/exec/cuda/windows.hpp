@@ -6,6 +6,8 @@
 //   wait_signal    "this wait has begun"; wait until as many have arrived; "this call has ended"
 //   atomic step    a kernel of one thread, and a copy of what was there before
 //
+// Without a stream the rank's own one copies, and the host itself stores signals and waits for them.
+//
 // A stream's write follows all that was enqueued before it, so a signal is seen after what its rank has put. Calls of a
 // rank run in their order, also on different streams, as collectives do: so it writes the numbers of signals in theirs.
 #pragma once
@@ -49,20 +51,23 @@ class WindowCalls {
   std::unique_ptr<CudaWindow> make(uint64_t number, void* memory, uint64_t bytes);
   /// BackendWindow::enqueue().
   void run(CudaWindow& window, const WindowCall& call);
-  /// Waits until so many calls have ended, those before included. False: `deadline` has passed, or the communicator has
-  /// failed and they have not ended in a moment.
-  bool wait_for(uint64_t calls, Deadline deadline) const;
 
  private:
   friend class CudaWindow;
-  CUstream stream_for(const WindowCall& call);
+  static constexpr double kForever = 1e9;  // seconds
+  void run_to_end(CudaWindow& window, const WindowCall& call);
+  void await_signal(CudaWindow& window, const WindowCall& call, uint64_t number);
+  uint64_t note_wait(CudaWindow& window, const WindowCall& call, uint64_t number);
+  void count(CudaWindow& window, uint64_t number) const;
   void refuse_capture(CUstream stream) const;
   void check_call(const CudaWindow& window, const WindowCall& call) const;
   void check_local(const void* data, uint64_t bytes, const char* what, const WindowCall& call) const;
   void enqueue(CudaWindow& window, const WindowCall& call, const UserStream& on, uint64_t number);
   void wait_signal(CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number);
   void atomic_step(const PeerPart& part, const WindowCall& call, const UserStream& on, CopyStream& stream) const;
-  void await(uint64_t number) const;
+  template <class Condition>
+  bool wait_until(const Condition& is_so, Deadline deadline = Deadline::in(kForever)) const;
+  [[noreturn]] static void refuse_after_failure();
   void refuse_if_closed(const CudaWindow& window, Rank peer) const;
   bool has_failed() const { return context_.failed->load(std::memory_order_acquire) != 0; }
 

@@ -34,6 +34,7 @@ static void* run_rank(void* argument) {
   memory(self, comm);
   one_sided(self, comm);
   one_sided_in_groups(self, other);
+  if (on_device) device_one_sided(self, comm, other);
   derived(self, comm);
   derived_in_a_group(self, comm);
   if (on_device) device_groups(self, comm, other);

@@ -111,8 +111,9 @@ void operators(struct self self, ncclComm_t comm);
 void memory(struct self self, ncclComm_t comm);
 void device_scalar(struct self self, ncclComm_t comm);
 void default_streams(struct self self, ncclComm_t comm);
-/* client_windows.c: one-sided calls on host memory. */
+/* client_windows.c: one-sided calls, on host memory, and on memory of GPUs. */
 void one_sided(struct self self, ncclComm_t comm);
+void device_one_sided(struct self self, ncclComm_t comm, ncclComm_t other);
 void one_sided_in_groups(struct self self, ncclComm_t comm);
 void bad_one_sided(ncclComm_t comms[2]);
 /* client_suspend.c */

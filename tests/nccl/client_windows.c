@@ -1,4 +1,4 @@
-/* Windows of host memory and one-sided calls, also on communicators with GPUs. */
+/* Windows of host memory and of memory of GPUs, and one-sided calls. */
 #include <stdlib.h>
 
 #include "client.h"
@@ -78,6 +78,86 @@ void one_sided_in_groups(struct self self, ncclComm_t comm) {
   SUCCEED(api.ncclCommWindowDeregister(comm, windows[0]));
   SUCCEED(api.ncclCommWindowDeregister(comm, windows[1]));
   SUCCEED(api.ncclGroupEnd());
+}
+
+/* What the previous rank has put is in the part, which lies in memory of a GPU. */
+static void check_part(struct self self, const char* part, int round) {
+  int64_t *got = malloc(WORDS * 8), *expected = malloc(WORDS * 8);
+  device_get_at(got, part, WORDS * 8, device_stream());
+  fill(expected, previous(self), round);
+  REQUIRE(got[0] == -1 && memcmp(got + 1, expected, (WORDS - 1) * 8) == 0);
+  free(got);
+  free(expected);
+}
+
+static void put_round(struct self self, char* source, char* part, int round) {
+  int64_t* const words = malloc(WORDS * 8);
+  fill(words, self.rank, round);
+  device_put_at(source, words, WORDS * 8, device_stream());
+  memset(words, 0xff, WORDS * 8);
+  device_put_at(part, words, WORDS * 8, device_stream());
+  free(words);
+  pthread_barrier_wait(&shared->barrier); /* all parts are poisoned */
+}
+
+/* Streams send and await; with stream NULL the calls block; all in a group. */
+static void pass_on_device(struct self self, ncclComm_t comm, ncclWindow_t window, char* source, char* part) {
+  for (int round = 1; round <= 6; ++round) {
+    const cudaStream_t stream = round % 3 == 2 ? NULL : device_stream();
+    struct wait_signal data = {1, previous(self), 0, 0};
+    put_round(self, source, part, round);
+    if (round % 3 == 0) SUCCEED(api.ncclGroupStart());
+    if (round % 3 == 0) SUCCEED(api.ncclWaitSignal(1, &data, comm, stream));
+    SUCCEED(api.ncclPutSignal(source, WORDS - 1, ncclInt64, next(self), window, 8, 0, 0, 0, comm, stream));
+    if (round % 3 != 0) SUCCEED(api.ncclWaitSignal(1, &data, comm, stream));
+    if (round % 3 == 0) SUCCEED(api.ncclGroupEnd());
+    check_part(self, part, round);
+    pthread_barrier_wait(&shared->barrier);
+  }
+}
+
+/* It helps collectives as before. */
+static void sum_registered(struct self self, ncclComm_t comm, char* part) {
+  const int in = self.rank + 1;
+  int out = 0;
+  device_put_at(part, &in, sizeof in, device_stream());
+  SUCCEED(api.ncclAllReduce(part, part + 64, 1, ncclInt, ncclSum, comm, device_stream()));
+  device_get_at(&out, part + 64, sizeof out, device_stream());
+  REQUIRE(out == self.ranks * (self.ranks + 1) / 2);
+}
+
+void device_one_sided(struct self self, ncclComm_t comm, ncclComm_t other) {
+  const cudaStream_t stream = device_stream();
+  void *source = NULL, *part = NULL, *user = NULL;
+  char ordinary[8] = {0};
+  struct wait_signal wait = {1, previous(self), 0, 0};
+  SUCCEED(api.ncclMemAlloc(&source, WORDS * 8));
+  SUCCEED(api.ncclMemAlloc(&part, WORDS * 8));
+  for (int flags = NCCL_WIN_DEFAULT; flags <= NCCL_WIN_COLL_SYMMETRIC; ++flags) {
+    ncclWindow_t window = NULL, foreign = NULL;
+    SUCCEED(api.ncclCommWindowRegister(comm, part, WORDS * 8, &window, flags));
+    SUCCEED(api.ncclCommWindowRegister(other, part, WORDS * 8, &foreign, flags));
+    SUCCEED(api.ncclWinGetUserPtr(comm, window, &user));
+    REQUIRE(window != NULL && user == part);
+    pass_on_device(self, comm, window, source, part);
+    EXPECT(ncclInvalidArgument, api.ncclPutSignal(source, 1, ncclInt8, 0, NULL, 0, 0, 0, 0, comm, stream));
+    EXPECT(ncclInvalidArgument, api.ncclPutSignal(source, 1, ncclInt8, 0, foreign, 0, 0, 0, 0, comm, stream));
+    EXPECT(ncclInvalidArgument,
+           api.ncclPutSignal(source, 9, ncclInt8, 0, window, WORDS * 8 - 8, 0, 0, 0, comm, stream));
+    EXPECT(ncclInvalidArgument, api.ncclPutSignal(ordinary, 8, ncclInt8, 0, window, 0, 0, 0, 0, comm, stream));
+    EXPECT(ncclInvalidArgument, api.ncclSignal(self.ranks, 0, 0, 0, comm, stream));
+    SUCCEED(api.ncclSignal(next(self), 0, 0, 0, comm, stream)); /* still usable */
+    SUCCEED(api.ncclWaitSignal(1, &wait, comm, stream));
+    sum_registered(self, comm, part);
+    SUCCEED(api.ncclCommWindowDeregister(comm, window));
+    SUCCEED(api.ncclCommWindowDeregister(other, foreign));
+    EXPECT(ncclInvalidArgument, api.ncclPutSignal(source, 1, ncclInt8, 0, window, 0, 0, 0, 0, comm, stream));
+    pthread_barrier_wait(&shared->barrier);
+  }
+  pthread_barrier_wait(&shared->barrier); /* freeing waits for what other ranks' streams wait for */
+  SUCCEED(api.ncclMemFree(source));
+  SUCCEED(api.ncclMemFree(part));
+  pthread_barrier_wait(&shared->barrier);
 }
 
 /* One thread has both ranks. */

@@ -70,7 +70,7 @@ void retire_handle(ncclComm* handle) {
     const std::lock_guard lock(handle->mutex);
     // Their communicator is gone, and with it what others could write to: the handles remain to be freed.
     for (const auto& [window, of] : handle->windows) {
-      if (of.host != nullptr) tuttiWindowDeregister(of.host);
+      if (of.window != nullptr) tuttiWindowDeregister(of.window);
     }
     for (const tuttiWindow_t window : handle->signals) tuttiWindowDeregister(window);
     handle->windows.clear();

@@ -26,11 +26,14 @@ struct ncclComm {
   /// Operators whose scalar, on the host, is read at each call: its address and type; null: destroyed.
   std::vector<std::pair<const void*, tuttiDataType_t>> late_scalars;
   struct Window {
-    void* buffer = nullptr;        ///< of this rank
-    tuttiWindow_t host = nullptr;  ///< null: of memory of a GPU, or of no use: one-sided calls do not know it
+    void* buffer = nullptr;          ///< of this rank
+    tuttiWindow_t window = nullptr;  ///< null: GPUs do not reach each other's, so one-sided calls do not know it
+    uint64_t registration = 0;       ///< of memory of a GPU, for collectives; 0: it is of no use to them
+    bool is_on_device = false;
   };
   std::map<ncclWindow_t, Window> windows;  ///< those that are registered
-  std::vector<tuttiWindow_t> signals;      ///< count signals; made with the first window of host memory
+  std::vector<tuttiWindow_t> signals;      ///< count signals; made with the first window
+  bool signals_on_device = false;          ///< streams of GPUs send them and wait for them
   bool grows = false;                      ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
 };
 

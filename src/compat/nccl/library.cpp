@@ -125,6 +125,16 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommMemStats, ncclComm_t comm, ncclCommMemStat_
   });
 }
 
+namespace {
+
+/// With GPUs it is known from the first window on: they may not reach each other's memory.
+bool has_one_sided(ncclComm_t comm) {
+  const std::lock_guard lock(comm->mutex);
+  return comm->device < 0 || comm->signals_on_device;
+}
+
+}  // namespace
+
 TUTTI_NCCL_API(ncclResult_t, ncclCommQueryProperties, ncclComm_t comm, CommProperties* properties) {
   return guarded(comm, [&] {
     const ncclComm& handle = live(comm);
@@ -136,9 +146,9 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommQueryProperties, ncclComm_t comm, CommPrope
     if (result == ncclSuccess) result = done(tuttiCommGetName(handle.comm, &name), comm);
     if (result != ncclSuccess) return ready(result);
     known.cudaDev = known.nvmlDev = handle.device;
-    known.nLsaTeams = known.nRanks;            // no rank is given another's device memory
-    known.hostRmaSupport = handle.device < 0;  // of memory of GPUs there is none
-    known.commHash = 14695981039346656037u;    // FNV-1a
+    known.nLsaTeams = known.nRanks;  // no rank is given another's device memory
+    known.hostRmaSupport = has_one_sided(comm);
+    known.commHash = 14695981039346656037u;  // FNV-1a
     for (const char* c = name; *c != '\0'; ++c)
       known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
     const size_t begin = offsetof(CommProperties, rank), end = std::min(properties->size, sizeof known);

@@ -13,8 +13,8 @@ ncclResult_t add_buffer(ncclComm_t comm, const void* buffer, size_t size, uint64
 /// Throws Refusal.
 void check_range(const void* buffer, size_t size);
 
-/// Deregisters the windows that count signals, unless the communicator has windows of host memory: all ranks call it,
-/// and all have as many of these. The next one that is registered makes them again.
+/// Deregisters the windows that count signals, unless the communicator has windows: all ranks call it, and all have as
+/// many of these. The next one that is registered makes them again.
 ncclResult_t end_signals(ncclComm& comm);
 
 }  // namespace tutti::nccl

@@ -1,8 +1,10 @@
-// Windows and one-sided calls. A buffer in host memory becomes a window of Tutti's; one of a GPU is registered, which
-// is a hint for collectives, and one-sided calls refuse it.
+// Windows and one-sided calls. A buffer becomes a window of Tutti's. One of a GPU is registered too, which is a hint
+// for collectives; where GPUs do not reach each other's memory it is that alone, and one-sided calls refuse it.
 //
-// NCCL's signals belong to a communicator and a context, Tutti's to a window: windows without memory count them. They
-// are made with the first window of host memory, since that is where all ranks are.
+// NCCL's signals belong to a communicator and a context, Tutti's to a window: windows of their own count them. They are
+// made with the first window, since that is where all ranks are; in memory of GPUs, so that streams wait for signals,
+// where the communicator's ranks have such.
+#include <map>
 #include <string>
 #include <utility>
 
@@ -25,43 +27,91 @@ void keep_window(ncclComm& comm, ncclWindow_t window, const ncclComm::Window& of
   comm.windows[window] = of;
 }
 
-/// The windows that count signals: all ranks have asked for the same number.
+constexpr size_t kSignalBytes = 8;  // of a window that counts signals in memory of a GPU: it must have some
+
+/// Memory of a GPU for such windows, which may overlap: one for all communicators of the process, never freed. Null:
+/// there is none.
+void* signal_memory(int device) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<int, void*>;
+  const std::lock_guard lock(mutex);
+  void*& memory = all[device];
+  if (memory != nullptr && is_device_memory(memory)) return memory;  // else the program has reset the GPU
+  const Context before;
+  Context(device).use();
+  if (tuttiMemAllocWithFlags(&memory, kSignalBytes, TUTTI_MEM_DEVICE) != tuttiSuccess) memory = nullptr;
+  before.use();
+  return memory;
+}
+
+/// All ranks have asked for the same number. The parts are of these bytes.
+tuttiResult_t register_signals(ncclComm& comm, void* memory, size_t bytes, std::vector<tuttiWindow_t>& made) {
+  for (int first = 0; first < signals_of(comm); first += TUTTI_SIGNALS) {
+    tuttiWindow_t window = nullptr;
+    const tuttiResult_t result = tuttiWindowRegister(comm.comm, memory, bytes, &window);
+    if (result != tuttiSuccess) return result;
+    made.push_back(window);
+  }
+  return tuttiSuccess;
+}
+
+/// The windows that count signals. Ranks without a GPU give empty parts, which go with the others.
 ncclResult_t make_signals(ncclComm& comm) {
   {
     const std::lock_guard lock(comm.mutex);
     if (!comm.signals.empty()) return ncclSuccess;
   }
   std::vector<tuttiWindow_t> made;
-  for (int first = 0; first < signals_of(comm); first += TUTTI_SIGNALS) {
-    tuttiWindow_t window = nullptr;
-    const ncclResult_t result = moved(tuttiWindowRegister(comm.comm, nullptr, 0, &window), &comm);
-    if (result != ncclSuccess) return result;
-    made.push_back(window);
+  void* const memory = comm.device >= 0 && has_driver() ? signal_memory(comm.device) : nullptr;
+  bool on_device = memory != nullptr;
+  tuttiResult_t result = register_signals(comm, memory, on_device ? kSignalBytes : 0, made);
+  if (result == tuttiUnsupported) {  // on all ranks
+    on_device = false;
+    result = register_signals(comm, nullptr, 0, made);
   }
+  if (result != tuttiSuccess) return moved(result, &comm);
   const std::lock_guard lock(comm.mutex);
   comm.signals = std::move(made);
+  comm.signals_on_device = on_device;
   return ncclSuccess;
 }
 
-ncclResult_t register_host(ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window) {
-  ncclResult_t result = make_signals(*comm);
-  if (result != ncclSuccess) return result;
-  tuttiWindow_t made = nullptr;
-  result = moved(tuttiWindowRegister(comm->comm, buffer, size, &made), comm);
-  if (result != ncclSuccess) return result;
-  *window = reinterpret_cast<ncclWindow_t>(made);
-  keep_window(*comm, *window, {.buffer = buffer, .host = made});
-  return ncclSuccess;
-}
-
-/// As ncclCommRegister, by each rank alone.
+/// For collectives alone, as ncclCommRegister, by each rank alone.
 ncclResult_t register_hint(ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window) {
   check_range(buffer, size);
   uint64_t registration = 0;
   const ncclResult_t result = add_buffer(comm, buffer, size, registration);
   *window = reinterpret_cast<ncclWindow_t>(registration);
-  if (*window != nullptr) keep_window(*comm, *window, {.buffer = buffer});
+  if (*window != nullptr) {
+    keep_window(*comm, *window, {.buffer = buffer, .registration = registration, .is_on_device = true});
+  }
   return result;
+}
+
+ncclResult_t register_window(ncclComm_t comm, void* buffer, size_t size, bool on_device, ncclWindow_t* window) {
+  ncclResult_t result = make_signals(*comm);
+  if (result != ncclSuccess) return result;
+  if (on_device && !comm->signals_on_device) return register_hint(comm, buffer, size, window);
+  tuttiWindow_t made = nullptr;
+  const tuttiResult_t registered = tuttiWindowRegister(comm->comm, buffer, size, &made);
+  if (registered == tuttiUnsupported && on_device) {  // on all ranks
+    tuttiLog("info", (std::string("the window is a hint for collectives alone: ") + tuttiGetLastError()).c_str());
+    return register_hint(comm, buffer, size, window);
+  }
+  result = moved(registered, comm);
+  if (result != ncclSuccess) return result;
+  ncclComm::Window of{.buffer = buffer, .window = made, .is_on_device = on_device};
+  *window = reinterpret_cast<ncclWindow_t>(made);
+  if (on_device && size > 0) result = add_buffer(comm, buffer, size, of.registration);
+  keep_window(*comm, *window, of);
+  return result;
+}
+
+ncclResult_t deregister_window(ncclComm_t comm, const ncclComm::Window& of) {
+  ncclResult_t result = ncclSuccess;
+  if (of.registration != 0) result = done(tuttiCommDeregister(comm->comm, of.registration), comm);
+  const ncclResult_t ended = moved(tuttiWindowDeregister(of.window), comm);
+  return result != ncclSuccess ? result : ended;
 }
 
 /// Throws Refusal where it is none of this communicator.
@@ -103,10 +153,7 @@ Signal signal_of(ncclComm& comm, int number, int context) {
   }
   const std::lock_guard lock(comm.mutex);
   if (comm.signals.empty()) {
-    refuse(
-        ncclInvalidUsage,
-        "there are no signals yet: all ranks register a window of host memory first. Tutti has no one-sided calls on "
-        "memory of GPUs: use ncclSend, and ncclRecv on the other rank");
+    refuse(ncclInvalidUsage, "there are no signals yet: all ranks register a window (ncclCommWindowRegister) first");
   }
   return {comm.signals[static_cast<size_t>(index) / TUTTI_SIGNALS], static_cast<int>(index) % TUTTI_SIGNALS};
 }
@@ -122,14 +169,24 @@ size_t bytes_of(size_t count, const ncclDataType_t& type) {
   return count * each;
 }
 
+/// A stream for signals. With NULL the calls block; so they do on CUDA's other names of default streams, unless streams
+/// of GPUs send them and wait for them.
+tuttiStream_t stream_of_signals(const ncclComm& comm, cudaStream_t stream) {
+  if (!comm.signals_on_device) return stream_of(stream, nullptr);
+  return reinterpret_cast<tuttiStream_t>(stream);
+}
+
 /// Where a put goes. Throws Refusal.
-tuttiWindow_t target_of(ncclComm& comm, ncclWindow_t window, const void* local) {
-  const tuttiWindow_t of = window_of(comm, window).host;
-  if (of == nullptr || (has_driver() && is_device_memory(local))) {
+ncclComm::Window target_of(ncclComm& comm, ncclWindow_t window, const void* local) {
+  const ncclComm::Window of = window_of(comm, window);
+  if (of.window == nullptr) {
     refuse(
-        ncclInvalidUsage, of == nullptr ? "win" : "localbuff",
-        " is memory of a GPU: Tutti has one-sided calls on host memory only. Use ncclSend, and ncclRecv on the other "
-        "rank");
+        ncclInvalidUsage,
+        "win is memory of a GPU that other ranks' GPUs do not reach, so it is of use to collectives alone (the log has "
+        "the reason). Use ncclSend, and ncclRecv on the other rank");
+  }
+  if (!of.is_on_device && has_driver() && is_device_memory(local)) {
+    refuse(ncclInvalidUsage, "localbuff is memory of a GPU, and win is memory of the host: both are of one kind");
   }
   return of;
 }
@@ -141,7 +198,7 @@ ncclResult_t end_signals(ncclComm& comm) {
   {
     const std::lock_guard lock(comm.mutex);
     for (const auto& [window, of] : comm.windows) {
-      if (of.host != nullptr) return ncclSuccess;
+      if (of.window != nullptr) return ncclSuccess;
     }
     ended.swap(comm.signals);
   }
@@ -159,14 +216,13 @@ using namespace tutti::nccl;  // NOLINT: this file is the border
 TUTTI_NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
                int flags) {
   return guarded(comm, [&] {
-    const ncclComm& handle = live(comm);
+    live(comm);
     constexpr int kKnown =
         NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
     if ((flags & ~kKnown) != 0) refuse_argument("winFlags is ", flags, ": it has unknown flags");
     required(window, "win") = nullptr;
     const bool on_device = buffer != nullptr && has_driver() && is_device_memory(buffer);
-    if (on_device || (buffer == nullptr && handle.device >= 0)) return register_hint(comm, buffer, size, window);
-    return run_collectively(comm, [=] { return register_host(comm, buffer, size, window); });
+    return run_collectively(comm, [=] { return register_window(comm, buffer, size, on_device, window); });
   });
 }
 
@@ -178,11 +234,9 @@ TUTTI_NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWind
       const std::lock_guard lock(handle.mutex);
       const auto found = handle.windows.find(window);
       if (found != handle.windows.end()) of = found->second;
-      if (of.host != nullptr) handle.windows.erase(found);
+      if (of.window != nullptr) handle.windows.erase(found);
     }
-    if (of.host != nullptr) {
-      return run_collectively(comm, [=] { return moved(tuttiWindowDeregister(of.host), comm); });
-    }
+    if (of.window != nullptr) return run_collectively(comm, [=] { return deregister_window(comm, of); });
     const ncclResult_t result = done(tuttiCommDeregister(handle.comm, reinterpret_cast<uintptr_t>(window)), comm);
     if (result != ncclSuccess) return result;
     const std::lock_guard lock(handle.mutex);
@@ -210,10 +264,14 @@ TUTTI_NCCL_API(ncclResult_t, ncclPutSignal, const void* local, size_t count, ncc
     const size_t bytes = bytes_of(count, type);
     check_flags(flags);
     const Signal at = signal_of(handle, signal, context);
-    const tuttiStream_t on = stream_of(stream, nullptr);
-    const tuttiWindow_t into = target_of(handle, window, local);
-    const ncclResult_t result = moved(tuttiPut(local, bytes, peer, offset, into, on), comm);
-    return result != ncclSuccess ? result : moved(tuttiSignal(peer, at.number, at.window, on), comm);
+    const ncclComm::Window into = target_of(handle, window, local);
+    const tuttiStream_t of_signals = stream_of_signals(handle, stream);
+    const tuttiStream_t on = into.is_on_device ? of_signals : stream_of(stream, nullptr);
+    ncclResult_t result = moved(tuttiPut(local, bytes, peer, offset, into.window, on), comm);
+    if (result == ncclSuccess && handle.signals_on_device && !into.is_on_device) {  // they take different ways
+      result = moved(tuttiFlush(peer, into.window, on), comm);
+    }
+    return result != ncclSuccess ? result : moved(tuttiSignal(peer, at.number, at.window, of_signals), comm);
   });
 }
 
@@ -223,7 +281,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclSignal, int peer, int signal, int context, unsi
     ncclComm& handle = live(comm);
     check_flags(flags);
     const Signal at = signal_of(handle, signal, context);
-    return moved(tuttiSignal(peer, at.number, at.window, stream_of(stream, nullptr)), comm);
+    return moved(tuttiSignal(peer, at.number, at.window, stream_of_signals(handle, stream)), comm);
   });
 }
 
@@ -245,7 +303,7 @@ TUTTI_NCCL_API(ncclResult_t, ncclWaitSignal, int count, ncclWaitSignalDesc_t* si
       }
       all.push_back(signal_of(handle, of.sigIdx, of.ctx));
     }
-    const tuttiStream_t on = stream_of(stream, nullptr);
+    const tuttiStream_t on = stream_of_signals(handle, stream);
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < count && result == ncclSuccess; ++i) {
       const Signal& at = all[static_cast<size_t>(i)];

@@ -288,8 +288,8 @@ void WindowCalls::atomic_step(const PeerPart& part, const WindowCall& call, cons
   }
 }
 
-/// False: the communicator has failed, and it is not so in a moment; or the deadline has passed. (The watcher finds that
-/// a wait for a signal takes too long.)
+/// False: the communicator has failed, and it is not so in a moment; or the deadline has passed. (The watcher finds
+/// that a wait for a signal takes too long.)
 template <class Condition>
 bool WindowCalls::wait_until(const Condition& is_so, Deadline deadline) const {
   Waiter waiter(*context_.backoff);

@@ -14,7 +14,8 @@ moves, after them. Those of short calls, all in lines (tutti_short_*), have no f
 are like those of one.
 
 Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
-instructions alone, and order these with others by fence.proxy.alias.
+instructions alone, and order these with others by fence.proxy.alias. The one that makes an atomic step on a window makes it
+at system scope, behind a fence.
 
 By NVIDIA's formulas (cuda_occupancy.h), two blocks of 512 threads of each kernel fit a multiprocessor of these GPUs.
 
@@ -133,6 +134,11 @@ def wrong_with(name, code, registers, source):
                   (used.get("fence.proxy.alias", 0) >= 4 and used.get("ld.acquire", 0) > 0, f"flags and fences: {used}")]
         return [text for good, text in wants if not good]
 
+    if name.startswith("tutti_window_"):
+        steps = count(r"\bATOM\S*\.SYS")
+        wants += [(steps >= 2, f"{steps} atomic steps at system scope, not 2"), (fences >= 2, f"{fences} fences of the system, not one before each")]
+        return [text for good, text in wants if not good]
+
     for function, part in functions.items():
         if re.search("fold_block|copy_block|ll_apart", function):
             wants += [(False, text) for text in wrong_with_function(name, function, part)]
@@ -172,7 +178,7 @@ def examine(cubin, ptx=None):
     usage = output(CUOBJDUMP, "-res-usage", cubin)
     registers = {name: int(number) for name, number in re.findall(r"Function (\w+):\s+REG:(\d+)", usage)}
     kernels = by_function(output(NVDISASM, "-c", cubin), r"^\.text\.(\w+):")
-    for kind in ("lanes", "ll", "short", "batch", "multimem"):
+    for kind in ("lanes", "ll", "short", "batch", "multimem", "window"):
         codes = [code for name, code in kernels.items() if name.startswith(f"tutti_{kind}_")]
         if not codes:
             continue

@@ -234,6 +234,25 @@ TEST(GpuWindowFailures, APartOfARankThatHasLeftIsNotWritten) {
   });
 }
 
+/// A call without a stream returns the failure.
+TEST(GpuWindowFailures, AnAbortEndsAWaitWithoutAStream) {
+  each_rank(
+      [](const Member& me) {
+        const Memory memory(me, 64);
+        tuttiWindow_t window = nullptr;
+        OK(tuttiWindowRegister(me.comm, memory.at(), 64, &window));
+        OK(tuttiSignal(1 - me.rank, 0, window, nullptr));
+        OK(tuttiWaitSignal(1 - me.rank, 0, 1, window, nullptr));
+        if (me.rank == 1) {
+          OK(tuttiCommAbort(me.comm));
+          return;
+        }
+        EXPECT_EQ(tuttiWaitSignal(1, 0, 1, window, nullptr), tuttiAborted);
+        expect_contains(tuttiGetLastError(), "aborted the communicator");
+      },
+      2, tuttiAborted);
+}
+
 /// A deregistration waits for what streams still do with the window, of all ranks.
 TEST(GpuWindowFailures, ADeregistrationWaitsForCallsUnderWay) {
   static std::atomic<bool> released, done;

@@ -282,7 +282,7 @@ TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
 
 TEST(WindowsOfProcesses, ReadAndWriteMoreThanASystemCallDoes) {
   each_rank([](const Member& me) {
-    if (me.ranks > 2) return;  // the same, and more memory
+    if (me.ranks > 2) return;                   // the same, and more memory
     constexpr size_t kBytes = (33 << 20) + 13;  // odd, and several calls
     const auto bytes_of = [](int rank) {
       const std::vector<uint64_t> words = values(rank, 1, kBytes / 8 + 1);

@@ -171,7 +171,7 @@ void WindowCalls::refuse_capture(CUstream stream) const {
 void WindowCalls::check_call(const CudaWindow& window, const WindowCall& call) const {
   if (call.peer == WindowCall::kAllPeers) return;
   const PeerPart& part = window.of(call.peer);
-  refuse_if_closed(window, call.peer);
+  if (call.what != What::WaitSignal) refuse_if_closed(window, call.peer);  // what it has sent may be here
   const uint64_t bytes = bytes_there(call);
   if (is_use(call) && (call.offset > part.bytes || bytes > part.bytes - call.offset)) {
     throw_error(Code::InvalidArgument,

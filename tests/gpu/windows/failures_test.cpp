@@ -219,6 +219,7 @@ TEST(GpuWindowFailures, APartOfARankThatHasLeftIsNotWritten) {
     tuttiWindow_t window = nullptr;
     OK(tuttiWindowRegister(me.comm, memory.at(), 64, &window));
     if (rank == 1) {
+      OK(tuttiSignal(0, 3, window, nullptr));
       std::thread([&] {
         tuttiCommDestroy(me.comm);  // waits until rank 0 leaves too, when nobody writes to its part any more
       }).detach();
@@ -229,6 +230,7 @@ TEST(GpuWindowFailures, APartOfARankThatHasLeftIsNotWritten) {
     while ((result = tuttiPut(memory.at(), 8, 1, 0, window, nullptr)) == tuttiSuccess) std::this_thread::yield();
     refused(result, tuttiInvalidUsage, "rank 1 has left the communicator");
     refused(tuttiSignal(1, 0, window, nullptr), tuttiInvalidUsage, "rank 1 has left the communicator");
+    OK(tuttiWaitSignal(1, 3, 1, window, nullptr));  // it has sent this one before
     left = true;
     tuttiCommDestroy(me.comm);
   });

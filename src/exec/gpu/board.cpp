@@ -15,7 +15,8 @@ uint64_t load(const uint64_t& word) {
 }
 
 const char* name_of(Await await) {
-  constexpr const char* kNames[] = {"nothing", "message", "credit", "staging", "lane", "round", "exchange"};
+  constexpr const char* kNames[] = {"nothing", "message",  "credit", "staging",   "lane",
+                                    "round",   "exchange", "signal", "far signal"};
   const auto number = static_cast<size_t>(await);
   return number < std::size(kNames) ? kNames[number] : "unknown";
 }
@@ -38,6 +39,7 @@ bool read_wait(const BlockWait& wait, uint64_t call, Stall& stall) {
 }
 
 std::string wait_text(const Stall& stall) {
+  if (stall.await == Await::Signal) return fmt::format("rank {} (signal of a window)", stall.peer);
   return fmt::format("rank {} ({}) at replica {}, lane {}, step {}, round {} of {}", stall.peer, name_of(stall.await),
                      stall.replica, stall.lane, stall.step, stall.round, stall.rounds);
 }

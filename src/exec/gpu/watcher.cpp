@@ -123,7 +123,7 @@ void Watcher::log_board() {
   next_board_ = time + kBoards;
   std::string text = board_text(record_, calls);
   if (const std::optional<Stall> wait = copies ? copies_->wait() : std::nullopt) {
-    text += "; copies wait for " + wait_text(*wait);
+    text += "; a stream waits for " + wait_text(*wait);
   }
   log_debug("board: rank {} on {}: {}", context_.wireup->rank(), gpu_.name(), text);
 }

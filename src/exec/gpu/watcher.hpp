@@ -19,7 +19,7 @@
 
 namespace tutti::exec::gpu {
 
-/// Calls that a GPU's copy engines run, as the watcher's thread sees them.
+/// Calls that streams run without a kernel, as the watcher's thread sees them: of copy engines, and waits for signals.
 class CopyCalls {
  public:
   virtual ~CopyCalls() = default;

@@ -236,6 +236,22 @@ TEST(GpuWindowFailures, APartOfARankThatHasLeftIsNotWritten) {
   });
 }
 
+TEST(GpuWindowFailures, StreamsThatWaitForEachOtherAreADeadlock) {
+  each_rank(
+      [](const Member& me) {
+        const Memory memory(me, 64);
+        const GpuStream stream;
+        tuttiWindow_t window = nullptr;
+        OK(tuttiWindowRegister(me.comm, memory.at(), 64, &window));
+        OK(tuttiWaitSignal(1 - me.rank, 0, 1, window, stream.handle()));
+        stream.synchronize();
+        const std::string text = failure_of(me.comm, tuttiMismatch);
+        expect_contains(text, "ranks wait for each other");
+        expect_contains(text, "wait_signal(1 of signal 0, from rank 1) on the window of call 1");
+      },
+      2, tuttiMismatch);
+}
+
 /// A call without a stream returns the failure.
 TEST(GpuWindowFailures, AnAbortEndsAWaitWithoutAStream) {
   each_rank(

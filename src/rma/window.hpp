@@ -63,7 +63,10 @@ class Window {
     return use_bytes(peer, offset, source.size(), [&](std::byte* part) { move(part, source.data(), source.size()); });
   }
   [[gnu::always_inline]] bool try_get(std::span<std::byte> into, Rank peer, uint64_t offset) {
-    return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); });
+    // If this process was stopped in the middle, the owner may have closed the part, and freed its memory: peers that
+    // have it mapped read zeros then.
+    return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); }) &&
+           !is_closed(peer);
   }
   bool try_signal(Rank peer, uint32_t signal) {
     if (!is_at_hand(peer)) return false;
@@ -107,11 +110,10 @@ class Window {
   void check_word(Rank peer, uint64_t offset) const;
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
+  bool is_closed(Rank rank) const { return peers_[rank].line->closed.load(std::memory_order_acquire) != Closed::No; }
   /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to the peer otherwise.
   bool is_at_hand(Rank rank) const {
-    const SignalLine* const line = peers_[rank].line;
-    return line != nullptr && line->closed.load(std::memory_order_acquire) == Closed::No &&
-           !connections_.are_dirty(rank);
+    return peers_[rank].line != nullptr && !is_closed(rank) && !connections_.are_dirty(rank);
   }
   /// work(memory), unless the part is not reached, is closed, or has no such bytes.
   template <class Work>

@@ -189,7 +189,7 @@ TEST_P(StoppedRank, UsesNoWindowThatWasDeregistered) {
 INSTANTIATE_TEST_SUITE_P(Fault, StoppedRank,
                          testing::Values(std::tuple("shm", "put", ""), std::tuple("shm", "put", " mapped"),
                                          std::tuple("tcp", "put", ""), std::tuple("tcp", "put", " mapped"),
-                                         std::tuple("shm", "get", "")));
+                                         std::tuple("shm", "get", ""), std::tuple("shm", "get", " mapped")));
 
 }  // namespace
 }  // namespace tutti::fault

@@ -80,8 +80,8 @@ struct RdmaWindow : testing::Test {
     wireup = std::make_unique<FakeWireup>(job, 0, 2);
     wireup->set_hosts_apart();
     mine = std::make_unique<RdmaMemory>("verbs", make_fake_nic(), make_fake_nic());
-    connections =
-        std::make_unique<rma::Connections>(*wireup, rma::Ends{failed, [this](Rank) { return has_left.load(); }}, false);
+    connections = std::make_unique<rma::Connections>(
+        *wireup, regions, rma::Ends{failed, [this](Rank) { return has_left.load(); }}, false);
     connections->use_rdma(mine.get(), {"it is of this host", ""});
     part = make_part(kWindow);
     worker = std::make_unique<FakeWorker>();
@@ -119,6 +119,7 @@ struct RdmaWindow : testing::Test {
   std::unique_ptr<Owner> owner;
   std::unique_ptr<RdmaMemory> theirs, mine;
   std::unique_ptr<FakeWireup> wireup;
+  link::PeerRegions regions;
   std::unique_ptr<rma::Connections> connections;
   std::unique_ptr<rma::RdmaPart> part;
   std::unique_ptr<FakeWorker> worker;

@@ -19,7 +19,7 @@ sources_in() {
 
 # What the library and `tutti` need: commands, each with the package that provides it, and packages.
 quick_packages=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config libhwy-dev libspdlog-dev libfmt-dev libsodium-dev
-  libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev)
+  libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev liblemon-dev)
 # What a whole build needs beside them.
 needed_packages=("${quick_packages[@]}" python3:python3 libgtest-dev libbenchmark-dev)
 # What optional parts are made of (cmake/Parts.cmake). Installed where apt has them.

@@ -15,7 +15,7 @@ FLOORS = {
     "src/train/planner": 9, "src/train": 9, "src/compat": 9,
     "src/capi": 8,
     "src/comm": 7,
-    "src/select": 6, "src/sim": 6, "src/proof": 6, "src/control": 6, "src/rma": 6,
+    "src/select": 6, "src/sim": 6, "src/synth": 6, "src/proof": 6, "src/control": 6, "src/rma": 6,
     "src/exec": 5,
     "algorithms": 4, "transports": 4,
     "src/plan": 3, "src/link": 3,
@@ -49,8 +49,9 @@ GUESTS = [
     (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "src/exec", "transports"]),  # shows what is usable
     (r"tools/sim/", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/exec", "src/comm"]),  # a call's deliveries
     (r"src/sim/", ["src/base", "src/topo", "src/link", "src/plan", "src/exec"]),  # what programs are, and where they run
+    (r"src/synth/", ["src/base", "src/topo", "src/plan"]),  # a machine, and the plans that are made for it
     (r"src/proof/", ["src/base", "src/link", "src/plan", "src/exec"]),
-    (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/proof"]),
+    (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/proof", "src/synth"]),
     (r"tools/tune/", ["src/base", "src/topo", "src/plan", "src/select", "src/comm", "src/capi"]),  # a communicator's own view of the machine
     (r"tools/run/", ["src/base", "src/topo", "src/control"]),  # the launcher has the job server
     (r"tools/watch/", ["src/base", "src/topo", "src/control"]),  # it serves HTTP as the library's status servers do
@@ -130,7 +131,7 @@ DEFINED = re.compile(r"^(?:class|struct|enum class)(?: alignas\([^;{]*?\))? (\w+
 NAMED = re.compile(r"(?<![\w:])(?:tutti::)?([a-z]+)::(?=\w)")
 # The folders of namespaces; train's is also that of public headers.
 NAMESPACES = {folder.rsplit("/", 1)[-1]: folder for folder in (
-    "src/capi", "src/comm", "src/select", "src/sim", "src/proof", "src/control", "src/exec", "transports", "src/plan", "src/link",
+    "src/capi", "src/comm", "src/select", "src/sim", "src/synth", "src/proof", "src/control", "src/exec", "transports", "src/plan", "src/link",
     "src/topo")}
 
 

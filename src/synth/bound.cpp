@@ -1,0 +1,320 @@
+#include "synth/bound.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+
+#include "base/format.hpp"
+#include "synth/flow.hpp"
+
+namespace tutti::synth {
+namespace {
+
+Capacity way_out(const Network& network, const Side& side) {
+  Capacity out = 0;
+  for (const Arc& arc : network.arcs) out += side[arc.from] && !side[arc.to] ? arc.capacity : 0;
+  return out;
+}
+
+int64_t blocks_in(const Side& side, const std::vector<int64_t>& weights) {
+  int64_t blocks = 0;
+  for (size_t rank = 0; rank < weights.size(); ++rank) blocks += side[rank] ? weights[rank] : 0;
+  return blocks;
+}
+
+[[noreturn]] void no_path(const Network& network, const Side& side) {
+  std::vector<Rank> in, out;
+  for (Rank rank = 0; rank < network.ranks; ++rank) (side[static_cast<size_t>(rank)] ? in : out).push_back(rank);
+  throw_error(Code::InvalidArgument, "the topology has no path from ranks {} to ranks {}", ranks_text(in),
+              ranks_text(out));
+}
+
+/// Newton's method on blocks / way out.
+class TightestCut {
+ public:
+  TightestCut(const Network& network, const std::vector<int64_t>& weights)
+      : network_(network), weights_(weights), source_(network.vertices), flow_(network.vertices + 1) {
+    for (const Arc& arc : network.arcs) flow_.add(arc.from, arc.to, 0);
+    for (Rank rank = 0; rank < network.ranks; ++rank) flow_.add(source_, static_cast<Vertex>(rank), 0);
+    for (const int64_t weight : weights) total_ += weight;
+  }
+
+  Cut find() {
+    for (Vertex rank = 0; network_.is_rank(rank); ++rank) {  // all but one rank: a start that is often the end
+      Side side(network_.vertices, true);
+      side[rank] = false;
+      take(std::move(side));
+    }
+    while (improves()) {
+    }
+    return best_;
+  }
+
+ private:
+  void take(Side side) {
+    const int64_t blocks = blocks_in(side, weights_);
+    if (blocks == 0) return;
+    const Capacity out = way_out(network_, side);
+    if (out == 0) no_path(network_, side);
+    if (best_.sides.empty() || best_.must < Ratio{blocks, out}) best_ = {{blocks, out}, {std::move(side)}};
+  }
+
+  /// Looks for a cut tighter than the best one, towards each rank.
+  bool improves() {
+    if (best_.sides.empty()) return false;
+    scale();
+    bool improved = false;
+    for (Vertex rank = 0; network_.is_rank(rank); ++rank) {
+      if (flow_.value(source_, rank) >= total_ * best_.must.capacity) continue;
+      Side side(network_.vertices);
+      for (Vertex v = 0; v < network_.vertices; ++v) side[v] = flow_.on_source_side(v);
+      take(std::move(side));
+      scale();
+      improved = true;
+    }
+    return improved;
+  }
+
+  /// As much from each rank as the best cut would let out of it in some time, and as much over each arc in that time.
+  void scale() {
+    uint32_t number = 0;
+    for (const Arc& arc : network_.arcs) flow_.set(number++, arc.capacity * best_.must.blocks);
+    for (const int64_t weight : weights_) flow_.set(number++, weight * best_.must.capacity);
+  }
+
+  const Network& network_;
+  const std::vector<int64_t>& weights_;
+  Vertex source_;
+  MaxFlow flow_;
+  int64_t total_ = 0;
+  Cut best_;
+};
+
+/// µs from a rank to the farthest one.
+double farthest(const Network& network, Vertex from, const std::vector<std::vector<const Arc*>>& out) {
+  std::vector<double> us(network.vertices, std::numeric_limits<double>::infinity());
+  std::priority_queue<std::pair<double, Vertex>, std::vector<std::pair<double, Vertex>>, std::greater<>> next;
+  next.emplace(us[from] = 0, from);
+  while (!next.empty()) {
+    const auto [at, vertex] = next.top();
+    next.pop();
+    if (at > us[vertex]) continue;
+    for (const Arc* arc : out[vertex]) {
+      if (at + arc->us < us[arc->to]) next.emplace(us[arc->to] = at + arc->us, arc->to);
+    }
+  }
+  return *std::max_element(us.begin(), us.begin() + network.ranks);
+}
+
+double latency_of(const Network& network, const std::vector<int64_t>& weights) {
+  std::vector<std::vector<const Arc*>> out(network.vertices);
+  for (const Arc& arc : network.arcs) out[arc.from].push_back(&arc);
+  double us = 0;
+  for (Vertex rank = 0; network.is_rank(rank); ++rank) {
+    if (weights[rank] > 0) us = std::max(us, farthest(network, rank, out));
+  }
+  return us;
+}
+
+/// The minimum cut between two sets of ranks: the side of the first.
+std::pair<Capacity, Side> minimum_cut(const Network& network, const std::vector<bool>& from,
+                                      const std::vector<bool>& to) {
+  const Vertex source = network.vertices, sink = source + 1;
+  Capacity all = 1;
+  for (const Arc& arc : network.arcs) all += arc.capacity;
+  MaxFlow flow(network.vertices + 2);
+  for (const Arc& arc : network.arcs) flow.add(arc.from, arc.to, arc.capacity);
+  for (Vertex rank = 0; network.is_rank(rank); ++rank) {
+    if (from[rank]) flow.add(source, rank, all);
+    if (to[rank]) flow.add(rank, sink, all);
+  }
+  const Capacity value = flow.value(source, sink);
+  Side side(network.vertices);
+  for (Vertex v = 0; v < network.vertices; ++v) side[v] = flow.on_source_side(v);
+  if (value == 0) no_path(network, side);
+  return {value, side};
+}
+
+std::vector<bool> one(Rank ranks, Vertex rank) {
+  std::vector<bool> set(static_cast<size_t>(ranks));
+  set[rank] = true;
+  return set;
+}
+
+std::vector<bool> others(std::vector<bool> set) {
+  set.flip();
+  return set;
+}
+
+/// Labels of parts, by rank: the ways out of all of them together.
+Cut cut_of_parts(const Network& network, const std::vector<uint32_t>& labels) {
+  Cut cut{.must = {0, 0}, .sides = {}};
+  const uint32_t parts = 1 + *std::max_element(labels.begin(), labels.end());
+  for (uint32_t part = 0; part < parts; ++part) {
+    std::vector<bool> ranks(labels.size());
+    for (size_t rank = 0; rank < labels.size(); ++rank) ranks[rank] = labels[rank] == part;
+    auto [out, side] = minimum_cut(network, ranks, others(ranks));
+    cut.must.capacity += out;
+    cut.sides.push_back(std::move(side));
+  }
+  cut.must.blocks = 2 * int64_t{parts - 1};
+  return cut;
+}
+
+void keep_tighter(Cut& best, Cut cut) {
+  if (best.sides.empty() || best.must < cut.must) best = std::move(cut);
+}
+
+/// Of all-reduce, in buffers.
+Cut all_reduce_cut(const Network& network) {
+  std::vector<uint32_t> single(static_cast<size_t>(network.ranks));
+  for (uint32_t rank = 0; rank < single.size(); ++rank) single[rank] = rank;
+  Cut best = cut_of_parts(network, single);
+  if (*std::max_element(network.hosts.begin(), network.hosts.end()) > 0) {
+    keep_tighter(best, cut_of_parts(network, network.hosts));
+  }
+  for (Vertex rank = 1; network.is_rank(rank); ++rank) {  // a minimum cut separates rank 0 from some other one
+    const auto zero = one(network.ranks, 0), other = one(network.ranks, rank);
+    for (const auto& [from, to] : {std::pair(zero, other), std::pair(other, zero)}) {
+      auto [out, side] = minimum_cut(network, from, to);
+      keep_tighter(best, {{1, out}, {std::move(side)}});
+    }
+  }
+  return best;
+}
+
+/// Of all-to-all, in blocks of a rank for a rank.
+class AllToAllCut {
+ public:
+  explicit AllToAllCut(const Network& network) : network_(network) {}
+
+  Cut find() {
+    const auto ranks = static_cast<size_t>(network_.ranks);
+    if (network_.ranks <= kAllCuts) {
+      for (uint32_t set = 1; set + 1 < uint32_t{1} << ranks; ++set) {
+        std::vector<bool> from(ranks);
+        for (size_t rank = 0; rank < ranks; ++rank) from[rank] = (set >> rank & 1) != 0;
+        between(from, others(from));
+      }
+      return best_;
+    }
+    const uint32_t hosts = 1 + *std::max_element(network_.hosts.begin(), network_.hosts.end());
+    for (uint32_t host = 0; hosts > 1 && host < hosts; ++host) {
+      std::vector<bool> from(ranks);
+      for (size_t rank = 0; rank < ranks; ++rank) from[rank] = network_.hosts[rank] == host;
+      between(from, others(from));
+      between(others(from), from);
+    }
+    for (Vertex rank = 0; network_.is_rank(rank); ++rank) {
+      const auto alone = one(network_.ranks, rank);
+      between(alone, others(alone));
+      between(others(alone), alone);
+      if (rank > 0) between(one(network_.ranks, 0), alone);
+    }
+    const std::vector<int64_t> weights(ranks, 1);
+    take(tightest_cut(network_, weights).sides.front());
+    return best_;
+  }
+
+ private:
+  void between(const std::vector<bool>& from, const std::vector<bool>& to) {
+    take(minimum_cut(network_, from, to).second);
+  }
+  void take(const Side& side) {
+    const int64_t in = std::count(side.begin(), side.begin() + network_.ranks, true);
+    keep_tighter(best_, {{in * (network_.ranks - in), way_out(network_, side)}, {side}});
+  }
+
+  const Network& network_;
+  Cut best_;
+};
+
+/// Does reduce-scatter, then all-gather, reach the bound of all-reduce?
+bool is_met(const Cut& all_reduce, const Network& network) {
+  const std::vector<int64_t> each(static_cast<size_t>(network.ranks), 1);
+  const Ratio gather = tightest_cut(network, each).must;
+  return all_reduce.must == Ratio{2 * gather.blocks, gather.capacity * network.ranks};
+}
+
+}  // namespace
+
+Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights) {
+  return TightestCut(network, weights).find();
+}
+
+std::vector<int64_t> weights_of(Collective collective, Rank ranks) {
+  std::vector<int64_t> weights(static_cast<size_t>(ranks), has_root(collective) ? 0 : 1);
+  weights.front() = 1;
+  return weights;
+}
+
+Bound bound_of(const Network& network, Collective collective) {
+  const std::vector<int64_t> weights = weights_of(collective, network.ranks);
+  Bound bound{.cut = {}, .buffer = has_root(collective) ? 1 : network.ranks, .exact = true, .unit = network.unit};
+  if (network.ranks == 1) return bound;
+  switch (collective) {
+    case Collective::AllGather:
+    case Collective::Broadcast:
+      bound.cut = tightest_cut(network, weights);
+      break;
+    case Collective::ReduceScatter:
+    case Collective::Reduce:
+      bound.cut = tightest_cut(reversed(network), weights);
+      break;
+    case Collective::AllReduce:
+      bound.cut = all_reduce_cut(network);
+      bound.buffer = 1;
+      bound.exact = is_met(bound.cut, network);
+      break;
+    case Collective::AllToAll:
+      bound.cut = AllToAllCut(network).find();
+      bound.exact = false;
+      break;
+    default:
+      throw_error(Code::Unsupported,
+                  "no bound is known of {}; of all_gather, reduce_scatter, all_reduce, broadcast, "
+                  "reduce and all_to_all one is",
+                  name_of(collective));
+  }
+  bound.us = latency_of(collective == Collective::Reduce ? reversed(network) : network, weights);
+  return bound;
+}
+
+std::string ranks_text(const std::vector<Rank>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ",";
+    text += last > i ? fmt::format("{}-{}", ranks[i], ranks[last]) : fmt::format("{}", ranks[i]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string words_of(const Network& network, const Bound& bound) {
+  if (bound.cut.sides.empty()) return "one rank: nothing is sent";
+  std::vector<std::vector<Rank>> sets;
+  std::vector<Rank> rest;
+  for (const Side& side : bound.cut.sides) {
+    sets.emplace_back();
+    for (Rank rank = 0; rank < network.ranks; ++rank) {
+      (side[static_cast<size_t>(rank)] ? sets.back() : rest).push_back(rank);
+    }
+  }
+  if (sets.size() == 1) sets.push_back(rest);
+  std::sort(sets.begin(), sets.end());
+  std::vector<std::string> parts;
+  for (const auto& ranks : sets) parts.push_back((ranks.size() == 1 ? "rank " : "ranks ") + ranks_text(ranks));
+  constexpr size_t kShown = 3;
+  if (parts.size() > kShown) parts = {parts[0], parts[1], "…", parts.back()};
+  const double gbps = static_cast<double>(bound.cut.must.capacity) * bound.unit / 1e9;
+  const int64_t blocks = bound.cut.must.blocks;
+  const std::string what = bound.buffer == 1 ? (blocks == 1 ? "the buffer" : fmt::format("{} times the buffer", blocks))
+                                             : fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
+  return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB", fmt::join(parts, " | "), gbps, what,
+                     bound.seconds_per_byte() * 1073741824.0 * 1e3);
+}
+
+}  // namespace tutti::synth

@@ -1,0 +1,72 @@
+// A machine as a capacitated network: what its ranks can send each other, for bounds (synth/bound.hpp) and for plans
+// made for it (synth/synthesize.hpp).
+//
+// Words. A *vertex* is a rank or a *switch*: whatever forwards and is no rank (a PCIe switch, a NUMA node, the
+// NVSwitches, a NIC, the network). An *arc* is one direction of a link; its *capacity* is a whole number of *units*.
+// The network is *balanced*: as much capacity leads into a vertex as out of it, because both directions of a link are
+// alike.
+//
+// A message takes the path that topo::PathFinder finds, whatever a plan says. So only links on the path of some pair of
+// ranks are in the network: no schedule of messages between ranks can use others (PCIe between GPUs that NVSwitches
+// join), and a bound that counted them could not be reached.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/rank.hpp"
+#include "topo/graph.hpp"
+
+namespace tutti::synth {
+
+using Vertex = uint32_t;
+using Capacity = int64_t;
+__extension__ using Wide = __int128;  ///< of products of two of them
+
+inline constexpr Rank kMaxRanks = 512;             ///< of a network
+inline constexpr double kLeastGbps = 1e-6;         ///< of a link: one kB/s; figures are rounded to whole kB/s
+inline constexpr double kMostGbps = 1e5;           ///< of a link: beyond, sums of products would overflow
+inline constexpr uint32_t kMaxVertices = 1 << 14;  ///< of a network
+
+struct Arc {
+  Vertex from = 0, to = 0;
+  Capacity capacity = 0;
+  double us = 0;  ///< µs
+};
+
+struct Network {
+  Rank ranks = 0;         ///< vertices 0 to ranks − 1; the others are switches
+  uint32_t vertices = 0;  ///< all of them
+  std::vector<Arc> arcs;  ///< at most one from a vertex to another
+  double unit = 1;        ///< bytes a second of one unit of capacity
+
+  std::vector<uint32_t> hosts;  ///< by rank: the number of its host
+  /// By rank: the switches that its messages pass, in order, on each of their ways: to a rank of the same host, or to
+  /// the network, which is the last one then. Both empty: messages may take any way.
+  std::vector<std::map<Rank, std::vector<Vertex>>> inside;
+  std::vector<std::vector<Vertex>> outside;
+
+  bool is_rank(Vertex vertex) const { return vertex < static_cast<Vertex>(ranks); }
+  uint32_t host(Vertex rank) const { return hosts[rank]; }
+  /// May messages go from `from` by `through` to `to`, which are neighbours, or were before switches between them were
+  /// removed? Only if that is part of some rank's ways, or of the way between the two if both are ranks.
+  bool passes(Vertex from, Vertex through, Vertex to) const;
+  bool has_ways() const { return !inside.empty(); }
+  /// All vertices of a message's way, its ends included. There must be one.
+  std::vector<Vertex> way(Rank from, Rank to) const;
+
+ private:
+  bool has_way(Vertex rank, std::span<const Vertex> part) const;
+};
+
+/// The network between ranks on these nodes (by rank): GPUs or cores, each another one. Throws Error(InvalidArgument)
+/// for other nodes, two ranks on one node, bandwidths beyond the limits above, and too many ranks or vertices.
+Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes);
+
+/// The same with every arc turned round: what gathers along arcs becomes what scatters.
+Network reversed(Network network);
+
+}  // namespace tutti::synth

@@ -1,0 +1,144 @@
+// Small machines, drawn by hand, whose bounds can be checked with a pencil; and random networks.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "synth/network.hpp"
+#include "topo/graph.hpp"
+
+namespace tutti::synth {
+
+/// GPUs and what joins them. Ranks are the GPUs, in the order of their making.
+class Drawing {
+ public:
+  topo::NodeId host() { return host_ = graph_.add({.kind = topo::NodeKind::Host, .name = "host"}); }
+  topo::NodeId gpu() {
+    if (host_ == topo::kNoNode) host();
+    ranks_.push_back(
+        graph_.add({.kind = topo::NodeKind::Gpu, .parent = host_, .number = static_cast<int>(ranks_.size())}));
+    return ranks_.back();
+  }
+  topo::NodeId node(topo::NodeKind kind) {
+    return graph_.add({.kind = kind, .parent = kind == topo::NodeKind::Fabric ? topo::kNoNode : host_});
+  }
+  void join(topo::NodeId a, topo::NodeId b, double gbps, topo::LinkKind kind = topo::LinkKind::NvLink) {
+    graph_.connect({.a = a, .b = b, .kind = kind, .gbps = gbps, .us = 1});
+  }
+  std::vector<topo::NodeId> gpus(int count) {
+    std::vector<topo::NodeId> made;
+    for (int i = 0; i < count; ++i) made.push_back(gpu());
+    return made;
+  }
+  /// `count` GPUs on a switch.
+  topo::NodeId star(int count, double gbps, topo::NodeKind kind = topo::NodeKind::NvSwitch) {
+    const std::vector<topo::NodeId> ends = gpus(count);
+    const topo::NodeId middle = node(kind);
+    const auto link = kind == topo::NodeKind::NvSwitch ? topo::LinkKind::NvLink : topo::LinkKind::Pci;
+    for (const topo::NodeId end : ends) join(end, middle, gbps, link);
+    return middle;
+  }
+  Network network() const { return network_of(graph_, ranks_); }
+  const topo::Graph& graph() const { return graph_; }
+  const std::vector<topo::NodeId>& ranks() const { return ranks_; }
+
+ private:
+  topo::Graph graph_;
+  topo::NodeId host_ = topo::kNoNode;
+  std::vector<topo::NodeId> ranks_;
+};
+
+inline Drawing ring(int count, double gbps) {
+  Drawing drawing;
+  const auto gpus = drawing.gpus(count);
+  for (size_t i = 0; i < gpus.size(); ++i) drawing.join(gpus[i], gpus[(i + 1) % gpus.size()], gbps);
+  return drawing;
+}
+inline Drawing line(const std::vector<double>& gbps) {
+  Drawing drawing;
+  const auto gpus = drawing.gpus(static_cast<int>(gbps.size()) + 1);
+  for (size_t i = 0; i < gbps.size(); ++i) drawing.join(gpus[i], gpus[i + 1], gbps[i]);
+  return drawing;
+}
+inline Drawing one_switch(int count, double gbps) {
+  Drawing drawing;
+  drawing.star(count, gbps);
+  return drawing;
+}
+inline Drawing two_islands() {
+  Drawing drawing;
+  const auto a = drawing.star(4, 100), b = drawing.star(4, 100);
+  drawing.join(a, b, 24);
+  return drawing;
+}
+/// Two PCIe switches with two GPUs each, below a NUMA node.
+inline Drawing pcie_tree() {
+  Drawing drawing;
+  const auto a = drawing.star(2, 24, topo::NodeKind::Bridge), b = drawing.star(2, 24, topo::NodeKind::Bridge);
+  const auto numa = drawing.node(topo::NodeKind::Numa);
+  drawing.join(a, numa, 12, topo::LinkKind::Pci);
+  drawing.join(b, numa, 12, topo::LinkKind::Pci);
+  return drawing;
+}
+inline Drawing hypercube(int dimensions, double gbps) {
+  Drawing drawing;
+  const auto gpus = drawing.gpus(1 << dimensions);
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    for (int bit = 0; bit < dimensions; ++bit) {
+      const size_t other = i ^ (size_t{1} << bit);
+      if (i < other) drawing.join(gpus[i], gpus[other], gbps);
+    }
+  }
+  return drawing;
+}
+inline Drawing full_mesh(int count, double gbps) {
+  Drawing drawing;
+  const auto gpus = drawing.gpus(count);
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    for (size_t j = i + 1; j < gpus.size(); ++j) drawing.join(gpus[i], gpus[j], gbps);
+  }
+  return drawing;
+}
+/// Three GPUs on a host with a slow port, and one on a host with a fast one.
+inline Drawing uneven_hosts() {
+  Drawing drawing;
+  const auto fabric = drawing.node(topo::NodeKind::Fabric);
+  for (const auto& [gpus, port] : {std::pair(3, 10.0), std::pair(1, 50.0)}) {
+    drawing.host();
+    const auto bridge = drawing.star(gpus, 24, topo::NodeKind::Bridge), nic = drawing.node(topo::NodeKind::Nic);
+    drawing.join(bridge, nic, 24, topo::LinkKind::Pci);
+    drawing.join(nic, fabric, port, topo::LinkKind::Network);
+  }
+  return drawing;
+}
+
+/// Both directions of each arc alike; connected.
+inline Network random_network(unsigned seed, uint32_t most_vertices = 8) {
+  std::mt19937 random(seed);
+  const auto up_to = [&](uint32_t most) { return std::uniform_int_distribution<uint32_t>(0, most)(random); };
+  Network network{.ranks = 0,
+                  .vertices = 2 + up_to(most_vertices - 2),
+                  .arcs = {},
+                  .unit = 1e9,
+                  .hosts = {},
+                  .inside = {},
+                  .outside = {}};
+  network.ranks = static_cast<Rank>(2 + up_to(network.vertices - 2));
+  network.hosts.assign(static_cast<size_t>(network.ranks), 0);
+  const auto join = [&](Vertex a, Vertex b) {
+    const auto capacity = static_cast<Capacity>(1 + up_to(9));
+    network.arcs.push_back({a, b, capacity, 1});
+    network.arcs.push_back({b, a, capacity, 1});
+  };
+  for (Vertex v = 1; v < network.vertices; ++v) {
+    const Vertex one = up_to(v - 1);
+    join(v, one);
+    for (Vertex other = 0; other < v; ++other) {
+      if (other != one && up_to(2) == 0) join(v, other);
+    }
+  }
+  return network;
+}
+
+}  // namespace tutti::synth

@@ -1,0 +1,55 @@
+#include "synth/network.hpp"
+
+#include <gtest/gtest.h>
+
+#include "synth/bound.hpp"
+#include "synth/machines.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::synth {
+namespace {
+
+TEST(Network, HasTheLinksThatMessagesUse) {
+  Drawing drawing = one_switch(3, 100);
+  const auto numa = drawing.node(topo::NodeKind::Numa);  // PCIe, which is slower: no path goes there
+  for (const topo::NodeId gpu : drawing.ranks()) drawing.join(gpu, numa, 12, topo::LinkKind::Pci);
+  const Network network = drawing.network();
+  EXPECT_EQ(network.vertices, 4U);
+  EXPECT_EQ(network.arcs.size(), 6U);
+  EXPECT_EQ(network.unit, 100e9);  // the greatest unit of which all capacities are multiples
+  EXPECT_EQ(network.arcs.front().capacity, 1);
+}
+
+TEST(Network, KnowsWhatMessagesPass) {
+  const Network network = pcie_tree().network();
+  ASSERT_EQ(network.vertices, 7U);
+  EXPECT_EQ(network.inside[0].at(1).size(), 1U);
+  EXPECT_EQ(network.inside[0].at(2).size(), 3U);
+  const Vertex near = network.inside[0].at(1).front();
+  EXPECT_TRUE(network.passes(0, near, 1));
+  EXPECT_FALSE(network.passes(2, near, 3));
+}
+
+void expect_refused(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const std::string& why) {
+  try {
+    network_of(graph, ranks);
+    ADD_FAILURE() << "accepted, in spite of: " << why;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+  }
+}
+
+TEST(Network, RefusesBadInput) {
+  Drawing drawing = ring(3, 10);
+  const auto& ranks = drawing.ranks();
+  expect_refused(drawing.graph(), {}, "from 1 to 512");
+  expect_refused(drawing.graph(), {ranks[0], ranks[0]}, "share GPU 0");
+  expect_refused(drawing.graph(), {ranks[0], 77}, "on no node");
+  expect_refused(drawing.graph(), {ranks[0], 0}, "rank 1 is on host");
+  expect_refused(ring(3, 1e7).graph(), ranks, "has 10000000 GB/s");
+  expect_refused(ring(3, 1e-9).graph(), ranks, "has 1e-09 GB/s");
+  expect_refused(ring(600, 1).graph(), ring(600, 1).ranks(), "from 1 to 512");
+}
+
+}  // namespace
+}  // namespace tutti::synth

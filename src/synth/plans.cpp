@@ -1,0 +1,170 @@
+// Trees as plans.
+//
+// A tree that carries a part of a block from its root: each rank receives it from its parent and passes it on to its
+// children. The other way round, each rank folds what its children send with its own part, and sends that to its
+// parent.
+//
+// Lanes. Trees are given out to lanes in turn, one after the other: trees of different lanes do not wait for each
+// other. Within a lane each rank does its steps for one tree, then for the next, in the same order everywhere. So the
+// earliest tree that some rank has not finished can always go on, and nothing deadlocks, however few messages a link
+// holds.
+//
+// All-reduce cuts the buffer into a block for each rank, goes up each tree, and down again in a second lane (`after`
+// the root's fold), so that a round goes up while the one before goes down.
+#include <algorithm>
+
+#include "plan/builder.hpp"
+#include "synth/synthesize.hpp"
+
+namespace tutti::synth {
+namespace {
+
+using plan::LaneBuilder;
+using plan::PlanBuilder;
+using plan::Source;
+using plan::View;
+
+constexpr size_t kMaxLanes = 64, kMaxAllLanes = 16384;  // of a rank, of all ranks: the plan format's limits
+
+/// A tree, as one rank sees it.
+struct Place {
+  Rank parent = kNoRank;
+  std::vector<Rank> children;
+};
+
+/// The chunks that a tree carries.
+struct Chunks {
+  Rank block, first, last;
+  plan::Piece of(const View& view) const { return view.chunks(block, first, last); }
+};
+
+class RankPlanner {
+ public:
+  RankPlanner(const Synthesis& synthesis, const std::vector<std::vector<std::vector<Rank>>>& children, Rank me)
+      : made_(synthesis),
+        children_(children),
+        me_(me),
+        ranks_(static_cast<Rank>(synthesis.trees.front().parents.size())),
+        plan_({synthesis.collective, ranks_}, me),
+        partition_(plan_.partition(static_cast<Rank>(made_.parts * (whole() ? blocks() : 1)))),
+        in_(plan_.input(partition_)),
+        out_(plan_.output(partition_)) {}
+
+  plan::RankPlan build() {
+    const bool twice = made_.collective == Collective::AllReduce;
+    const size_t most = std::min(kMaxLanes, kMaxAllLanes / static_cast<size_t>(ranks_)) / (twice ? 2 : 1);
+    const size_t lanes = std::clamp<size_t>(most, 1, made_.trees.size());
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const bool gathers = made_.collective == Collective::AllGather || made_.collective == Collective::Broadcast;
+      if (gathers) {
+        LaneBuilder down = plan_.lane();
+        for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) go_down(down, tree);
+        continue;
+      }
+      LaneBuilder up = plan_.lane();
+      const View partial = needs_scratch(lane, lanes) ? plan_.scratch(1, partition_) : in_;
+      std::vector<plan::StepRef> turns;
+      for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) turns.push_back(go_up(up, tree, partial));
+      if (!twice) continue;
+      LaneBuilder down = plan_.lane();
+      for (size_t tree = lane, i = 0; tree < made_.trees.size(); tree += lanes, ++i) pass_on(down, tree, turns[i]);
+    }
+    return plan_.finish();
+  }
+
+ private:
+  /// Is the buffer one block, which the collective does not divide among the ranks?
+  bool whole() const {
+    return made_.collective == Collective::AllReduce || made_.collective == Collective::Broadcast ||
+           made_.collective == Collective::Reduce;
+  }
+  Rank blocks() const { return made_.collective == Collective::AllReduce ? ranks_ : 1; }
+
+  Place place(size_t tree) const {
+    const auto me = static_cast<size_t>(me_);
+    return {made_.trees[tree].parents[me], children_[tree][me]};
+  }
+
+  /// Trees of one root carry consecutive parts of its block.
+  Chunks chunks(size_t tree) const {
+    const Tree& of = made_.trees[tree];
+    int64_t first = 0;
+    for (size_t i = tree; i > 0 && made_.trees[i - 1].root == of.root; --i) first += made_.trees[i - 1].copies;
+    if (whole() && blocks() > 1) first += of.root * made_.parts;
+    return {whole() ? 0 : of.root, static_cast<Rank>(first), static_cast<Rank>(first + of.copies)};
+  }
+
+  bool needs_scratch(size_t lane, size_t lanes) const {
+    for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) {
+      const Place at = place(tree);
+      if (at.parent != kNoRank && !at.children.empty()) return true;
+    }
+    return false;
+  }
+
+  /// All-gather, broadcast: from the root's input.
+  void go_down(LaneBuilder& lane, size_t tree) {
+    const Place at = place(tree);
+    const Chunks chunks = this->chunks(tree);
+    if (at.parent != kNoRank) {
+      lane.recv(chunks.of(out_), at.parent);
+      if (!at.children.empty()) lane.lend(chunks.of(out_), at.children);
+      return;
+    }
+    const plan::Piece mine = in_.chunks(0, chunks.first, chunks.last);
+    lane.lend(mine, at.children);
+    lane.copy(chunks.of(out_), mine);
+  }
+
+  /// Reduce-scatter, reduce, the first half of all-reduce. Returns the root's last step.
+  plan::StepRef go_up(LaneBuilder& lane, size_t tree, const View& partial) {
+    const Place at = place(tree);
+    const Chunks chunks = this->chunks(tree);
+    if (at.children.empty()) return lane.lend(chunks.of(in_), at.parent);
+    std::vector<Source> sources = {chunks.of(in_)};
+    for (const Rank child : at.children) sources.push_back(LaneBuilder::from(child));
+    if (at.parent == kNoRank) return lane.complete(out_.chunks(0, chunks.first, chunks.last), sources);
+    const plan::Piece sum = partial.chunks(0, chunks.first, chunks.last);
+    lane.reduce(sum, sources);
+    return lane.send(sum, at.parent);
+  }
+
+  /// The second half of all-reduce: from the root's output.
+  void pass_on(LaneBuilder& lane, size_t tree, plan::StepRef turn) {
+    const Place at = place(tree);
+    const plan::Piece chunks = this->chunks(tree).of(out_);
+    if (at.parent == kNoRank) {
+      lane.after(turn).lend(chunks, at.children);
+      return;
+    }
+    lane.recv(chunks, at.parent);
+    if (!at.children.empty()) lane.lend(chunks, at.children);
+  }
+
+  const Synthesis& made_;
+  const std::vector<std::vector<std::vector<Rank>>>& children_;  // by tree, by rank
+  Rank me_, ranks_;
+  PlanBuilder plan_;
+  uint32_t partition_;
+  View in_, out_;
+};
+
+std::vector<plan::RankPlan> plan_of_one(Collective collective) {
+  PlanBuilder plan({collective, 1}, 0);
+  plan.lane().copy(plan.output().all(), plan.input().all());
+  return {plan.finish()};
+}
+
+}  // namespace
+
+std::vector<plan::RankPlan> plans_of(const Synthesis& synthesis) {
+  if (synthesis.trees.empty()) return plan_of_one(synthesis.collective);
+  std::vector<std::vector<std::vector<Rank>>> children;
+  for (const Tree& tree : synthesis.trees) children.push_back(tree.children());
+  std::vector<plan::RankPlan> plans;
+  const auto ranks = static_cast<Rank>(synthesis.trees.front().parents.size());
+  for (Rank me = 0; me < ranks; ++me) plans.push_back(RankPlanner(synthesis, children, me).build());
+  return plans;
+}
+
+}  // namespace tutti::synth

@@ -1,0 +1,158 @@
+#include "synth/synthesize.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/format.hpp"
+
+namespace tutti::synth {
+namespace {
+
+constexpr int64_t kSteps = 1000;       // times are tried in steps of the bound / kSteps
+constexpr int64_t kLongest = 1 << 30;  // steps: no capacity that is needed is 0 then
+
+/// Parts of a block whose plan stays small: steps grow with parts · ranks².
+int64_t default_parts(Rank ranks) { return ranks <= 16 ? 16 : ranks <= 64 ? 8 : ranks <= 128 ? 2 : 1; }
+
+/// What a search for a number of parts found: the demand, the capacities, and the time in steps of the bound.
+struct Fit {
+  int64_t parts = 1;
+  int64_t steps = kSteps;
+  double reached() const { return static_cast<double>(kSteps) / static_cast<double>(steps); }
+};
+
+/// The bound's time, by that of the busiest link, where each edge of a tree takes its messages' way.
+double reached_by(const std::vector<Tree>& trees, int64_t parts, const Network& network, const Ratio& bound) {
+  std::map<std::pair<Vertex, Vertex>, int64_t> load;
+  for (const Tree& tree : trees) {
+    for (const Rank rank : tree.order) {
+      if (rank == tree.root) continue;
+      const std::vector<Vertex> way = network.way(tree.parents[static_cast<size_t>(rank)], rank);
+      for (size_t i = 1; i < way.size(); ++i) load[{way[i - 1], way[i]}] += tree.copies;
+    }
+  }
+  Ratio busiest{0, 1};
+  for (const Arc& arc : network.arcs) busiest = std::max(busiest, Ratio{load[{arc.from, arc.to}], arc.capacity});
+  return static_cast<double>(bound.blocks) / static_cast<double>(bound.capacity) * static_cast<double>(parts) /
+         (static_cast<double>(busiest.blocks) / static_cast<double>(busiest.capacity));
+}
+
+/// How often switches are removed in another order, where messages' ways load links more than the trees' capacities
+/// say.
+unsigned default_attempts(Rank ranks) { return ranks <= 16 ? 48 : ranks <= 32 ? 12 : ranks <= 64 ? 3 : 1; }
+
+class Search {
+ public:
+  Search(const Network& network, Collective collective, const SynthesisOptions& options)
+      : network_(network), collective_(collective), options_(options), weights_(weights_of(collective, network.ranks)) {
+    tell("finding the bound");
+    bound_ = tightest_cut(network_, weights_).must;
+    most_ = options.max_parts > 0 ? options.max_parts : default_parts(network.ranks);
+  }
+
+  Synthesis run() const {
+    Fit best = fit(1);
+    for (int64_t parts = 2; parts <= most_ && best.reached() < options_.near_enough; ++parts) {
+      tell(fmt::format("{} parts of a block", parts));
+      const Fit other = fit(parts);
+      if (other.reached() > best.reached()) best = other;
+    }
+    Synthesis made = made_with(best, 0);
+    const unsigned attempts = made.pattern == Pattern::Exact ? default_attempts(network_.ranks) : 1;
+    for (unsigned i = 1; i < attempts && made.reached < std::min(options_.near_enough, best.reached()); ++i) {
+      // Finer capacities leave more ways to go.
+      const int64_t parts = best.parts * (1 + i % 3);
+      Synthesis other = made_with(parts <= most_ ? fit(parts) : best, i);
+      if (other.reached > made.reached) made = std::move(other);
+    }
+    return made;
+  }
+
+ private:
+  void tell(const std::string& what) const {
+    if (options_.progress) options_.progress(what);
+  }
+
+  Demand demand(int64_t parts) const {
+    Demand demand = weights_;
+    for (int64_t& trees : demand) trees *= parts;
+    return demand;
+  }
+
+  /// How many parts pass each link in the time of `fit`; no more than there are.
+  Network capacities(const Fit& fit) const {
+    int64_t all = 0;
+    for (const int64_t trees : demand(fit.parts)) all += trees;
+    Network scaled = network_;
+    const auto num = static_cast<Wide>(fit.parts) * bound_.blocks * fit.steps;
+    const auto den = static_cast<Wide>(bound_.capacity) * kSteps;
+    for (Arc& arc : scaled.arcs) {
+      arc.capacity = static_cast<Capacity>(std::min<Wide>(all, arc.capacity * num / den));
+    }
+    std::erase_if(scaled.arcs, [](const Arc& arc) { return arc.capacity == 0; });
+    return scaled;
+  }
+
+  /// The shortest time for this number of parts.
+  Fit fit(int64_t parts) const {
+    const auto fits = [&](int64_t steps) { return supports(capacities({parts, steps}), demand(parts)); };
+    if (fits(kSteps)) return {parts, kSteps};
+    int64_t none = kSteps, some = kSteps + 1;
+    for (int64_t more = 1; !fits(some); more *= 2) {
+      none = some;
+      some = kSteps + 2 * more;
+      if (some > kLongest) throw_error(Code::InternalError, "no time is long enough for {} parts", parts);
+    }
+    while (some - none > 1) {
+      const int64_t middle = none + (some - none) / 2;
+      (fits(middle) ? some : none) = middle;
+    }
+    return {parts, some};
+  }
+
+  Synthesis made_with(const Fit& fit, unsigned attempt) const {
+    Synthesis made{.collective = collective_, .parts = fit.parts, .trees = {}, .fitted = fit.reached()};
+    tell(attempt == 0 ? "removing switches" : fmt::format("removing switches, attempt {}", attempt));
+    const Network direct = without_switches(capacities(fit), demand(fit.parts), attempt, &made.pattern);
+    made.trees = pack(direct, demand(fit.parts),
+                      [&](uint64_t done, uint64_t all) { tell(fmt::format("packing trees: {} %", 100 * done / all)); });
+    made.reached = network_.has_ways() ? reached_by(made.trees, fit.parts, network_, bound_) : made.fitted;
+    return made;
+  }
+
+  const Network network_;
+  Collective collective_;
+  const SynthesisOptions& options_;
+  std::vector<int64_t> weights_;
+  Ratio bound_;
+  int64_t most_;
+};
+
+bool is_possible(Collective collective) {
+  switch (collective) {
+    case Collective::AllGather:
+    case Collective::ReduceScatter:
+    case Collective::AllReduce:
+    case Collective::Broadcast:
+    case Collective::Reduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options) {
+  if (!is_possible(collective)) {
+    throw_error(Code::Unsupported,
+                "{} cannot be synthesised; all_gather, reduce_scatter, all_reduce, broadcast and reduce can",
+                name_of(collective));
+  }
+  if (network.ranks == 1) return {.collective = collective, .trees = {}};
+  // Folds go up trees whose arcs are turned round: those of the reversed network, from the root.
+  const bool folds = collective == Collective::ReduceScatter || collective == Collective::Reduce;
+  return Search(folds ? reversed(network) : network, collective, options).run();
+}
+
+}  // namespace tutti::synth

@@ -1,0 +1,149 @@
+#include "synth/synthesize.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "plan/verify.hpp"
+#include "support/topologies.hpp"
+#include "synth/machines.hpp"
+#include "topo/cluster.hpp"
+#include "topo/nvlink.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::synth {
+namespace {
+
+constexpr Collective kAll[] = {Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce,
+                               Collective::Broadcast, Collective::Reduce};
+
+/// Each tree reaches all ranks, as many start at each rank as were demanded, and no arc carries more than it can.
+void expect_fits(const std::vector<Tree>& trees, const Network& network, const Demand& demand) {
+  std::map<std::pair<Rank, Rank>, Capacity> left;
+  for (const Arc& arc : network.arcs) left[{static_cast<Rank>(arc.from), static_cast<Rank>(arc.to)}] = arc.capacity;
+  Demand started(demand.size());
+  for (const Tree& tree : trees) {
+    started[static_cast<size_t>(tree.root)] += tree.copies;
+    ASSERT_EQ(tree.order.size(), demand.size());
+    std::vector<bool> reached(demand.size());
+    for (const Rank rank : tree.order) {
+      const Rank parent = tree.parents[static_cast<size_t>(rank)];
+      ASSERT_EQ(parent == kNoRank, rank == tree.root);
+      ASSERT_FALSE(reached[static_cast<size_t>(rank)]);
+      reached[static_cast<size_t>(rank)] = true;
+      if (parent == kNoRank) continue;
+      ASSERT_TRUE(reached[static_cast<size_t>(parent)]);
+      left[{parent, rank}] -= tree.copies;
+      ASSERT_GE((left[{parent, rank}]), 0);
+    }
+  }
+  EXPECT_EQ(started, demand);
+}
+
+/// At the rate of the bound exactly: in `blocks` units of time every arc carries `blocks` times its capacity, and each
+/// rank starts as many trees as its block has parts then.
+void expect_packed_at_the_bound(Network network, const std::vector<int64_t>& weights) {
+  const Ratio bound = tightest_cut(network, weights).must;
+  for (Arc& arc : network.arcs) arc.capacity *= bound.blocks;
+  Demand demand = weights;
+  for (int64_t& trees : demand) trees *= bound.capacity;
+  ASSERT_TRUE(supports(network, demand));
+  const Network direct = without_switches(network, demand);
+  ASSERT_EQ(direct.vertices, static_cast<uint32_t>(network.ranks));
+  expect_fits(pack(direct, demand), direct, demand);
+  for (size_t rank = 0; rank < demand.size(); ++rank) demand[rank] += weights[rank];  // one tree more is too much
+  EXPECT_FALSE(supports(network, demand));
+}
+
+TEST(Packing, ReachesTheBoundOfRandomNetworks) {
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    const Network network = random_network(seed);
+    expect_packed_at_the_bound(network, weights_of(Collective::AllGather, network.ranks));
+    expect_packed_at_the_bound(network, weights_of(Collective::Broadcast, network.ranks));
+  }
+}
+
+TEST(Packing, ReachesTheBoundOfDrawnMachines) {
+  for (const Drawing& drawing : {ring(5, 10), line({10, 5, 20}), one_switch(6, 100), two_islands(), pcie_tree(),
+                                 hypercube(3, 20), full_mesh(5, 10), uneven_hosts()}) {
+    const Network network = drawing.network();
+    expect_packed_at_the_bound(network, weights_of(Collective::AllGather, network.ranks));
+    expect_packed_at_the_bound(network, weights_of(Collective::Broadcast, network.ranks));
+  }
+}
+
+TEST(Packing, RefusesMoreThanFits) {
+  const Network network = ring(4, 10).network();
+  EXPECT_THROW(pack(network, Demand(4, 1)), Error);  // one unit a direction: two trees enter a rank, of three
+  EXPECT_THROW(pack(one_switch(3, 1).network(), Demand(3, 1)), Error);  // a switch
+}
+
+void expect_proven(const Network& network, const std::string& what) {
+  for (const Collective collective : kAll) {
+    const Synthesis made = synthesize(network, collective);
+    const plan::Verdict verdict = plan::verify(plans_of(made), {.capacity = 1});
+    EXPECT_TRUE(verdict) << what << ", " << name_of(collective) << ": " << verdict.reason;
+    EXPECT_GT(made.reached, 0.9) << what << ", " << name_of(collective);
+    EXPECT_LE(made.reached, 1.0);
+  }
+}
+
+TEST(Synthesize, PlansOfDrawnMachinesAreProven) {
+  expect_proven(ring(5, 10).network(), "ring");
+  expect_proven(line({10, 5, 20}).network(), "line");
+  expect_proven(one_switch(7, 100).network(), "switch");
+  expect_proven(two_islands().network(), "islands");
+  expect_proven(pcie_tree().network(), "tree");
+  expect_proven(hypercube(3, 20).network(), "hypercube");
+  expect_proven(uneven_hosts().network(), "uneven hosts");
+  expect_proven(one_switch(2, 3).network(), "two");
+  expect_proven(one_switch(1, 3).network(), "one");
+}
+
+TEST(Synthesize, PlansOfRandomNetworksAreProven) {
+  for (unsigned seed = 1000; seed < 1020; ++seed) {
+    const Network network = random_network(seed);
+    for (const Collective collective : kAll) {
+      const plan::Verdict verdict = plan::verify(plans_of(synthesize(network, collective)), {.capacity = 1});
+      EXPECT_TRUE(verdict) << seed << ", " << name_of(collective) << ": " << verdict.reason;
+    }
+  }
+}
+
+/// GPUs, else cores.
+std::vector<topo::NodeId> ends_of(const topo::Graph& graph) {
+  const auto gpus = graph.all(topo::NodeKind::Gpu);
+  return gpus.empty() ? graph.all(topo::NodeKind::Core) : gpus;
+}
+
+TEST(Synthesize, PlansOfFilesAreProven) {
+  std::vector<std::string> files;
+  for (const char* folder : {TUTTI_SOURCE_DIR "/tests/topologies", TUTTI_SOURCE_DIR "/../shared/topologies"}) {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
+      if (file.path().extension() != ".md") files.push_back(file.path());
+    }
+  }
+  ASSERT_GE(files.size(), 6U);
+  for (const std::string& file : files) {
+    const topo::Graph graph = topo::import_file(file);
+    if (graph.all(topo::NodeKind::Host).size() > 1) continue;
+    const std::vector<topo::NodeId> ends = ends_of(graph);
+    if (ends.size() < 2 || ends.size() > 16) continue;
+    expect_proven(network_of(graph, ends), file);
+  }
+}
+
+TEST(Synthesize, AnySubsetOfRanks) {
+  const topo::Graph graph = test::sample("nccl-8-gpus-8-nics.xml");
+  const auto gpus = graph.all(topo::NodeKind::Gpu);
+  expect_proven(network_of(graph, std::vector{gpus[0], gpus[2], gpus[3], gpus[5]}), "0,2,3,5");
+  expect_proven(network_of(graph, std::vector{gpus[7], gpus[1], gpus[4]}), "7,1,4");
+}
+
+TEST(Synthesize, RefusesAllToAll) { EXPECT_THROW(synthesize(ring(4, 1).network(), Collective::AllToAll), Error); }
+
+}  // namespace
+}  // namespace tutti::synth

@@ -73,6 +73,12 @@ class Builder {
     return std::move(network_);
   }
 
+  std::vector<std::pair<NodeId, NodeId>> links() const {
+    std::vector<std::pair<NodeId, NodeId>> ends;
+    for (const uint32_t i : used_) ends.emplace_back(graph_.links[i].a, graph_.links[i].b);
+    return ends;
+  }
+
  private:
   bool is_fabric(NodeId node) const { return graph_.nodes[node].kind == NodeKind::Fabric; }
 
@@ -209,6 +215,13 @@ std::vector<Vertex> Network::way(Rank from, Rank to) const {
 Network network_of(const Graph& graph, std::span<const NodeId> nodes) {
   check_nodes(graph, nodes);
   return Builder(graph, nodes).build();
+}
+
+std::vector<std::pair<NodeId, NodeId>> links_of(const Graph& graph, std::span<const NodeId> nodes) {
+  check_nodes(graph, nodes);
+  Builder builder(graph, nodes);
+  builder.build();
+  return builder.links();
 }
 
 Network reversed(Network network) {

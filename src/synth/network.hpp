@@ -15,6 +15,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rank.hpp"
@@ -65,6 +66,10 @@ struct Network {
 /// The network between ranks on these nodes (by rank): GPUs or cores, each another one. Throws Error(InvalidArgument)
 /// for other nodes, two ranks on one node, bandwidths beyond the limits above, and too many ranks or vertices.
 Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes);
+
+/// The ends of the links that are in it.
+std::vector<std::pair<topo::NodeId, topo::NodeId>> links_of(const topo::Graph& graph,
+                                                            std::span<const topo::NodeId> nodes);
 
 /// The same with every arc turned round: what gathers along arcs becomes what scatters.
 Network reversed(Network network);

@@ -28,7 +28,7 @@ class Slack {
   Slack(const Ports& ports, const Demand& demand) : ports_(ports), demand_(demand), all_(sum(demand)) {}
 
   /// Of (u, w) and (w, t); at most `most`.
-  Capacity of(Vertex u, Vertex w, Vertex t, Capacity most) const {
+  Capacity of(Vertex u, Vertex w, Vertex t, Capacity most) {
     most = least_cut({u, t}, {w}, most);
     return least_cut({w}, {u, t}, most);
   }
@@ -36,7 +36,7 @@ class Slack {
  private:
   /// The smallest cut that has `inside` on the source's side, and `outside` and some rank on the other; less the
   /// demand.
-  Capacity least_cut(const std::vector<Vertex>& inside, const std::vector<Vertex>& outside, Capacity most) const {
+  Capacity least_cut(const std::vector<Vertex>& inside, const std::vector<Vertex>& outside, Capacity most) {
     const Vertex source = ports_.vertices(), sink = source + 1;
     const auto is_in = [](const std::vector<Vertex>& set, Vertex v) {
       return std::find(set.begin(), set.end(), v) != set.end();
@@ -49,10 +49,15 @@ class Slack {
     for (const Vertex v : outside) flow.add(v, sink, kUnlimited);
     std::vector<uint32_t> last;  // from each rank to the sink
     for (Vertex rank = 0; ports_.is_rank(rank); ++rank) last.push_back(flow.add(rank, sink, 0));
-    for (Vertex rank = 0; ports_.is_rank(rank) && most > 0; ++rank) {
+    const auto ranks = static_cast<Vertex>(demand_.size());
+    const Vertex start = first_;
+    for (Vertex i = 0; i < ranks && most > 0; ++i) {
+      const Vertex rank = (start + i) % ranks;
       if (is_in(inside, rank)) continue;
       if (!has_rank) flow.set(last[rank], kUnlimited);
-      most = std::min(most, std::max<Capacity>(0, flow.value(source, sink) - all_));
+      const Capacity slack = std::max<Capacity>(0, flow.value(source, sink) - all_);
+      if (slack < most && !has_rank) first_ = rank;
+      most = std::min(most, slack);
       if (has_rank) break;
       flow.set(last[rank], 0);
     }
@@ -62,6 +67,7 @@ class Slack {
   const Ports& ports_;
   const Demand& demand_;
   int64_t all_;
+  Vertex first_ = 0;  // the rank that limited the last pair often limits the next one, and no slack needs one flow then
 };
 
 /// Pairs of arcs through one switch.

@@ -113,6 +113,26 @@ inline Drawing uneven_hosts() {
   return drawing;
 }
 
+/// Hosts of two NUMA nodes, each with two PCIe switches of two GPUs and a NIC.
+inline Drawing pcie_hosts(int hosts) {
+  using topo::LinkKind;
+  using topo::NodeKind;
+  Drawing drawing;
+  const auto fabric = drawing.node(NodeKind::Fabric);
+  for (int host = 0; host < hosts; ++host) {
+    drawing.host();
+    const topo::NodeId numas[] = {drawing.node(NodeKind::Numa), drawing.node(NodeKind::Numa)};
+    drawing.join(numas[0], numas[1], 10, LinkKind::Socket);
+    for (int i = 0; i < 4; ++i) {
+      const auto bridge = drawing.star(2, 12, NodeKind::Bridge), nic = drawing.node(NodeKind::Nic);
+      drawing.join(bridge, numas[i / 2], 12, LinkKind::Pci);
+      drawing.join(bridge, nic, 12, LinkKind::Pci);
+      drawing.join(nic, fabric, 12, LinkKind::Network);
+    }
+  }
+  return drawing;
+}
+
 /// Both directions of each arc alike; connected.
 inline Network random_network(unsigned seed, uint32_t most_vertices = 8) {
   std::mt19937 random(seed);

@@ -74,6 +74,19 @@ TEST(Packing, ReachesTheBoundOfDrawnMachines) {
   }
 }
 
+TEST(Packing, RemovesSwitchesInAnyOrder) {
+  Network network = pcie_hosts(4).network();  // 32 ranks, whose switches no pattern fits
+  const Ratio bound = tightest_cut(network, Demand(32, 1)).must;
+  for (Arc& arc : network.arcs) arc.capacity = std::min<Capacity>(32, arc.capacity * bound.blocks / bound.capacity);
+  ASSERT_TRUE(supports(network, Demand(32, 1)));
+  for (unsigned attempt = 0; attempt < 3; ++attempt) {
+    Pattern pattern{};
+    const Network direct = without_switches(network, Demand(32, 1), attempt, &pattern);
+    EXPECT_EQ(pattern, Pattern::Exact);
+    EXPECT_TRUE(supports(direct, Demand(32, 1)));
+  }
+}
+
 TEST(Packing, RefusesMoreThanFits) {
   const Network network = ring(4, 10).network();
   EXPECT_THROW(pack(network, Demand(4, 1)), Error);  // one unit a direction: two trees enter a rank, of three

@@ -4,12 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/rank.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
 #include "topo/import.hpp"
 #include "topo/nvlink.hpp"
+#include "topo/without.hpp"
 
 namespace tutti::tools {
 
@@ -32,13 +35,22 @@ inline void add_nvlink(CLI::App& command, double& gbps) {
       ->type_name("GB/S");
 }
 
+/// Parts that the machine does without.
+inline void add_without(CLI::App& command, std::vector<std::string>& parts) {
+  command
+      .add_option("--without", parts, "as if it had failed: gpu:3, nic:mlx5_0, link:0-1, of host 2 gpu:2/3; repeatable")
+      ->type_name("PART")
+      ->allow_extra_args(false);
+}
+
 /// The topology of `hosts` hosts like that of the file, or like this one ("" for a file), whose GPUs are joined by
-/// NVLink of `nvlink` GB/s, unless that is 0.
-inline topo::Graph topology_from(const std::string& file, double nvlink, int64_t hosts) {
+/// NVLink of `nvlink` GB/s, unless that is 0; without some parts.
+inline topo::Graph topology_from(const std::string& file, double nvlink, int64_t hosts,
+                                 const std::vector<std::string>& without = {}) {
   topo::Graph graph = file.empty() ? topo::local_topology() : topo::import_file(file);
   if (nvlink > 0) topo::add_nvlink(graph, nvlink);
-  if (hosts > 1) return topo::cluster(graph, static_cast<uint32_t>(hosts));
-  return graph;
+  if (hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(hosts));
+  return topo::without_parts(std::move(graph), without);
 }
 
 }  // namespace tutti::tools

@@ -39,7 +39,7 @@ double reached_by(const std::vector<Tree>& trees, int64_t parts, const Network& 
 
 /// How often switches are removed in another order, where messages' ways load links more than the trees' capacities
 /// say.
-unsigned default_attempts(Rank ranks) { return ranks <= 16 ? 48 : ranks <= 32 ? 12 : ranks <= 64 ? 2 : 1; }
+unsigned default_attempts(Rank ranks) { return ranks <= 16 ? 24 : ranks <= 32 ? 12 : ranks <= 64 ? 2 : 1; }
 
 class Search {
  public:

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md")),
          *sorted(ROOT.glob("src/*/**/README.md")), *sorted(ROOT.glob("tests/*/**/README.md"))]
 COMMANDS = ("", "perf", "run", "plan", "plan list", "plan show", "plan verify", "plan draw", "plan export", "plan import",
-            "topo", "explain", "sim", "tune", "train", "lab", "info", "env", "status", "top", "trace", "watch")
+            "plan synth", "topo", "explain", "sim", "tune", "train", "lab", "info", "env", "status", "top", "trace", "watch")
 COMMAND = r"(?:[A-Z_]+=\S+ )*tutti (?!…).*"
 FOLDERS = "(?:src|tests|tools|bench|docs|transports|algorithms)"
 LIMIT = 120

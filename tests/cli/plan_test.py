@@ -1,7 +1,9 @@
-"""tutti plan: list, show, verify, draw, export, import; TUTTI_PLAN."""
+"""tutti plan: list, show, verify, draw, export, import, synth; TUTTI_PLAN; tutti topo --weakest."""
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -226,6 +228,66 @@ class Plan(unittest.TestCase):
         done = tutti("plan", "draw", "ring", "-o", os.path.join("/no", "such", "folder"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("No such file or directory", done.stderr)
+
+
+TOPOLOGIES = pathlib.Path(__file__).resolve().parents[1] / "topologies"
+
+
+class Synth(unittest.TestCase):
+    def synth(self, *words, topo="nccl-pcie-2-sockets.xml"):
+        return tutti("plan", "synth", *words, "--topo", str(TOPOLOGIES / topo))
+
+    def test_writes_a_plan_that_is_proven_and_ranks_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("all_gather", "-o", folder + "/a.json", "--json", folder + "/t.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                table = json.load(file)
+            verified = tutti("plan", "verify", folder + "/a.json")
+        self.assertIn("{ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB", done.stdout)
+        self.assertIn("verified: right for every message size and every timing", done.stdout)
+        self.assertEqual(verified.returncode, 0, verified.stderr)
+        self.assertTrue(table["bound"]["exact"])
+        self.assertEqual((table["bound"]["blocks"], table["bound"]["bytes_per_second"]), (3, 10e9))
+        made = [row for row in table["algorithms"] if row["made"]]
+        self.assertGreater(max(row["of_bound"] for row in made), 0.95)
+        self.assertIn("ring", [row["algorithm"] for row in table["algorithms"]])
+
+    def test_serves_a_part_of_the_ranks(self):
+        done = self.synth("all_reduce", "--ranks", "0,2-3", "--no-sim")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("on 3 ranks", done.stdout)
+        written = self.synth("all_reduce", "--ranks", "0,2-3", "-o", "-")
+        self.assertEqual(json.loads(written.stdout)["ranks"], 3)
+
+    def test_a_broken_machine_is_slower(self):
+        whole, broken = (self.synth("all_gather", "--hosts", "2", "--bound", *words, topo="nccl-8-gpus-8-nics.xml")
+                         for words in ([], ["--without", "nic:mlx5_0", "--without", "link:0-4 NVSwitches"]))
+        self.assertEqual(broken.returncode, 0, broken.stderr)
+        least = [float(re.search(r">= ([\d.]+) ms/GiB", done.stdout)[1]) for done in (whole, broken)]
+        self.assertGreater(least[1], 2 * least[0])
+
+    def test_says_what_is_wrong(self):
+        for words, why in ((["all_gather", "--ranks", "0,9"], "there are 4 ranks"),
+                           (["all_gather", "--ranks", "2,1"], "not ascending"),
+                           (["all_gather", "--ranks", "a"], "is no rank"),
+                           (["all_to_all"], "cannot be synthesised"),
+                           (["gather", "--bound"], "no bound is known"),
+                           (["all_gather", "--without", "gpu:9"], "there are GPU 0"),
+                           (["all_gather", "-n", "8"], "share GPU 0")):
+            done = self.synth(*words)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertIn(why, done.stderr)
+        for text in "", "<system", '{"format": "tutti-plan"}':
+            with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+                file.write(text)
+                file.flush()
+                self.assertNotEqual(tutti("plan", "synth", "all_gather", "--topo", file.name).returncode, 0)
+
+    def test_names_the_weakest_link(self):
+        done = tutti("topo", "--import", str(TOPOLOGIES / "nccl-pcie-2-sockets.xml"), "--weakest")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"apart +10 +1  NUMA node 0 - NUMA node 1")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ struct ExplainOptions {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
   double nvlink = 0;  // GB/s
+  std::vector<std::string> without;
   std::string device = "host";
   bool json = false;
   std::string file;
@@ -65,7 +66,7 @@ select::MachineInputs machine_of_gpus(const ExplainOptions& options) {
 
 select::MachineInputs machine_of(const ExplainOptions& options) {
   if (!options.topology.empty()) {
-    const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts);
+    const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts, options.without);
     if (options.device == "cuda" && graph.all(topo::NodeKind::Gpu).empty()) {
       throw_error(Code::InvalidArgument, "--device cuda: {} has no GPU", options.topology);
     }
@@ -73,6 +74,7 @@ select::MachineInputs machine_of(const ExplainOptions& options) {
     if (select::is_job(graph)) made.notes.ends = "ranks";
     return made;
   }
+  if (!options.without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
   if (options.device == "cuda") return machine_of_gpus(options);
   const Rank ranks = options.ranks > 0 ? options.ranks : 2 * options.hosts;
   if (ranks < options.hosts) {
@@ -171,6 +173,7 @@ void add_explain(CLI::App& app) {
                    "GPUs by itself; default host")
       ->check(CLI::IsMember({"host", "cuda"}));
   add_nvlink(*command, options->nvlink);
+  add_without(*command, options->without);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
   command->add_flag("--json", options->json, "as JSON, times in seconds");

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
-#include <mutex>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -44,10 +43,14 @@ Budget::~Budget() {
   if (kLimited) setrlimit(RLIMIT_DATA, &old_);
 }
 
+void Budget::say(std::string doing) {
+  const std::lock_guard lock(mutex_);
+  doing_ = std::move(doing);
+}
+
 void Budget::show(const std::stop_token& end) {
   constexpr double kMiB = 1 << 20;
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex_);
   std::condition_variable_any never;  // but for the end
   for (int seconds = 1; !never.wait_for(lock, end, std::chrono::seconds(1), [&] { return end.stop_requested(); });
        ++seconds) {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -19,12 +20,15 @@ class Budget {
   ~Budget();
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
+  /// What is done now.
+  void say(std::string doing);
 
  private:
   void show(const std::stop_token& end);
 
   const uint64_t bytes_, before_;
-  const std::string doing_;
+  std::mutex mutex_;
+  std::string doing_;  // under the lock
   rlimit old_{};
   Progress progress_;
   std::jthread shows_;  // the last: it uses the others

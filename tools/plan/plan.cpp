@@ -18,6 +18,7 @@
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
 #include "tools/plan/subject.hpp"
+#include "tools/plan/synth.hpp"
 #include "tools/wrapped.hpp"
 
 namespace tutti::tools {
@@ -292,12 +293,13 @@ void add_names(CLI::App* command, PlanOptions& options) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& status) {
-  CLI::App* command =
-      app.add_subcommand("plan", "the algorithms: lists, shows, proves, draws, exports and imports them");
+  CLI::App* command = app.add_subcommand(
+      "plan", "the algorithms: lists, shows, proves, draws, exports and imports them, and makes plans for a machine");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n  tutti plan list -n 8\n  tutti plan show all_reduce ring -n 4 --rank 0\n"
-      "  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n");
+      "  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n"
+      "  tutti plan synth all_gather --topo hgx.xml -o made.json\n");
   const auto options = std::make_shared<PlanOptions>();
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
@@ -347,6 +349,8 @@ void add_plan(CLI::App& app, int& status) {
   imports->footer("Examples:\n  tutti plan import mine.json\n  tutti plan import mine.json -o tidy.json\n");
   add_memory(imports, *options);
   imports->callback([options] { within_budget(*options, "proving", [&] { import_plans(*options); }); });
+
+  add_synth(*command);
 }
 
 }  // namespace tutti::tools

@@ -77,6 +77,11 @@ Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank c
 
 }  // namespace
 
+std::string time_text(double seconds) {
+  const double us = seconds * 1e6;
+  return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
 Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
     : collective_(collective), bytes_(bytes), block_(bytes), options_(options) {
   options_.topology.empty() ? take_this_machine() : take_topology();
@@ -84,7 +89,9 @@ Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
 }
 
 void Scene::take_topology() {
-  const topo::Graph graph = topology_from(options_.topology, options_.nvlink, options_.hosts);
+  const topo::Graph graph = options_.graph != nullptr
+                                ? *options_.graph
+                                : topology_from(options_.topology, options_.nvlink, options_.hosts, options_.without);
   inputs_ = select::inputs_of(graph, options_.ranks);
   const select::RankNodes placed = select::place_ranks(graph, options_.ranks);
   hosts_.assign(placed.hosts.begin(), placed.hosts.end());
@@ -109,6 +116,7 @@ void Scene::take_topology() {
 }
 
 void Scene::take_this_machine() {
+  if (!options_.without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
   if (options_.hosts > 1) {
     throw_error(Code::InvalidArgument, "--hosts {}: give the hosts' topology too, by --topo (`tutti topo --json FILE`)",
                 options_.hosts);
@@ -134,26 +142,38 @@ std::string Scene::words() const {
   std::string text = counted(static_cast<uint64_t>(ranks()), "rank");
   if (hosts() > 1) text += " of " + counted(static_cast<uint64_t>(hosts()), "host");
   if (options_.topology.empty()) return text + ", this machine";
-  return text + ", on the " + inputs_.notes.ends + " of " + options_.topology;
+  text += ", on the " + inputs_.notes.ends + " of " + options_.topology;
+  for (const std::string& part : options_.without)
+    text += (&part == options_.without.data() ? " without " : ", ") + part;
+  return text;
 }
 
 std::vector<select::Candidate> Scene::candidates() const {
   return select::priced_candidates(collective_, block_, inputs_.inputs);
 }
 
-sim::Call Scene::call_of(const select::Candidate& candidate) const {
+select::Candidate Scene::made(const plan::Algorithm& algorithm) const {
+  select::CostInputs inputs = inputs_.inputs;
+  inputs.order = {};
+  inputs.forced.clear();
+  inputs.given = {{collective_, &algorithm}};
+  const select::Candidate first = select::priced_candidates(collective_, block_, inputs).front();
+  if (first.rejected.empty()) return first;
+  throw_error(Code::Unsupported, "{} cannot run: {}", algorithm.name, first.rejected);
+}
+
+sim::Call Scene::call_of(const select::Candidate& candidate, const plan::RankOrder& order) const {
   const select::CostInputs& inputs = inputs_.inputs;
   const select::Row& row = candidate.row;
-  sim::Call call{.algorithm = row.algorithm,
-                 .shape = {collective_, inputs.ranks, inputs.order.seen(inputs.groups, 0)},
-                 .hosts = hosts_};
+  sim::Call call{
+      .algorithm = row.algorithm, .shape = {collective_, inputs.ranks, order.seen(inputs.groups, 0)}, .hosts = hosts_};
   if (!machine_->gpus()) call.near = {.cma = true, .cooperative = true};
   const uint64_t count = std::max<uint64_t>(1, block_ / kElement);
   call.geometry = {.count = count,
                    .window = std::max<uint64_t>(1, select::window_for(row, count * kElement) / kElement),
                    .element_bytes = kElement,
                    .width = row.width,
-                   .order = inputs.order,
+                   .order = order,
                    .method = row.method,
                    .rules = row.deliveries};
   return call;

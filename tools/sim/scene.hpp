@@ -8,15 +8,21 @@
 #include "select/machine.hpp"
 #include "select/select.hpp"
 #include "sim/simulate.hpp"
+#include "topo/graph.hpp"
 
 namespace tutti::tools {
 
 struct SceneOptions {
   std::string topology;  ///< a file; "": this machine
   Rank ranks = 0, hosts = 1;
-  double nvlink = 0;    ///< GB/s between GPUs of the file that has none; 0: as the file says
-  uint32_t width = 16;  ///< of a GPU's programs, as far as the call is long enough
+  double nvlink = 0;                   ///< GB/s between GPUs of the file that has none; 0: as the file says
+  uint32_t width = 16;                 ///< of a GPU's programs, as far as the call is long enough
+  std::vector<std::string> without;    ///< parts that the machine does without
+  const topo::Graph* graph = nullptr;  ///< not null: the machine, in place of the file's, whose name it has
 };
+
+/// In us, for tables.
+std::string time_text(double seconds);
 
 class Scene {
  public:
@@ -27,13 +33,19 @@ class Scene {
   Rank ranks() const { return inputs_.inputs.ranks; }
   /// What was assumed of the machine.
   const std::vector<std::string>& notes() const { return inputs_.notes.unknown; }
+  /// On which the catalogue's plans are drawn.
+  const plan::RankOrder& order() const { return inputs_.inputs.order; }
   Rank hosts() const { return inputs_.notes.hosts; }
   /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
   std::string words() const;
   /// As the selector orders them.
   std::vector<select::Candidate> candidates() const;
-  sim::Call call_of(const select::Candidate& candidate) const;
-  sim::Machine& machine() { return *machine_; }
+  /// Plans that were made for these ranks, with what they cost in the communicator's order.
+  select::Candidate made(const plan::Algorithm& algorithm) const;
+  sim::Call call_of(const select::Candidate& candidate) const { return call_of(candidate, order()); }
+  /// On this order of ranks. That of made() is the communicator's.
+  sim::Call call_of(const select::Candidate& candidate, const plan::RankOrder& order) const;
+  sim::Machine& machine() const { return *machine_; }
 
  private:
   void take_topology();

@@ -40,11 +40,6 @@ struct Row {
   std::string skipped;  // why it was not simulated
 };
 
-std::string time_text(double seconds) {
-  const double us = seconds * 1e6;
-  return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
-}
-
 /// As nccl-tests defines it: what each rank's link must carry.
 double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double seconds) {
   return seconds > 0 ? bus_factor(collective, ranks) * static_cast<double>(bytes) / seconds / 1e9 : 0;
@@ -207,6 +202,7 @@ void add_sim(CLI::App& app) {
   command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
   add_nvlink(*command, options->scene.nvlink);
+  add_without(*command, options->scene.without);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
+#include "base/spelling.hpp"
 #include "tools/commands.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
+#include "tools/topo/weakest.hpp"
 #include "topo/graph_json.hpp"
 #include "topo/link_figures.hpp"
 
@@ -26,6 +28,8 @@ struct TopoOptions {
   uint32_t hosts = 1;
   int ranks = 0;  // 0: as the topology has it
   bool figures = false;
+  std::string weakest;  // a collective
+  std::vector<std::string> without;
 };
 
 /// Ranks on each host, each on an equal share of its cores, as `tutti run` binds them.
@@ -77,7 +81,7 @@ void print_figures() {
 }
 
 Graph topology_of(const TopoOptions& options) {
-  Graph graph = topology_from(options.import, options.nvlink, options.hosts);
+  Graph graph = topology_from(options.import, options.nvlink, options.hosts, options.without);
   if (options.ranks > 0) place_ranks(graph, options.ranks);
   return graph;
 }
@@ -85,6 +89,10 @@ Graph topology_of(const TopoOptions& options) {
 void show(const TopoOptions& options) {
   if (options.figures) {
     print_figures();
+    return;
+  }
+  if (!options.weakest.empty()) {
+    fmt::print("{}", weakest_text(topology_of(options), read_collective(options.weakest, "--weakest")));
     return;
   }
   const bool of_job = options.import.empty() && options.ranks == 0 && options.hosts == 1 && is_in_job();
@@ -121,10 +129,15 @@ void add_topo(CLI::App& app) {
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
   command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");
   command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
+  command->add_option("--weakest", options->weakest, "what the loss of each link costs; of this collective at best")
+      ->type_name("COLLECTIVE")
+      ->expected(0, 1)
+      ->default_str("all_gather");
+  add_without(*command, options->without);
   command->footer(
       "\"?\" marks a figure that is assumed, because it is unknown. docs/topology.md explains the output.\n"
       "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 -o "
-      "cluster.svg\n");
+      "cluster.svg\n  tutti topo --import hgx.xml --hosts 2 --weakest all_reduce\n");
   command->callback([options] { show(*options); });
 }
 

@@ -12,7 +12,7 @@ import unittest
 from browser import Browser, find_browser
 from support import main, tutti
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe")
 
 
 def plan(*arguments):
@@ -70,7 +70,7 @@ class LabPage(unittest.TestCase):
         self.page.run("new Promise((done) => setTimeout(done))")  # the event that fills them
         shown = self.page.run("Object.fromEntries([...document.querySelectorAll('#plan-result [data-name]')]"
                               ".map((e) => [e.dataset.name, Number(e.dataset.value)]))")
-        for name in ("dp", "pp", "cp", "ep", "tp"):
+        for name in ("dp", "pp", "cp", "ep", "tp", "chunks"):
             self.assertEqual(self.page.number("layout-" + name), expected["layout"][name], arguments)
         self.assertEqual(self.page.number("layout-ZeRO"), expected["layout"]["zero"])
         self.assertEqual(self.page.number("layout-micro-batch"), expected["layout"]["micro_batch"])
@@ -105,7 +105,7 @@ class LabPage(unittest.TestCase):
         for number, schedule in enumerate(SCHEDULES):
             self.page.choose("plan-schedule", str(number))
             self.check_plan("-m", "7b", "-n", "64", "--schedule", schedule)
-        self.page.choose("plan-schedule", "1")
+        self.page.choose("plan-schedule", "2")
         self.page.choose("plan-gpu", "l40s")
         self.page.choose("plan-model", "8x7b")
         self.page.slide("plan-gpus", "512")
@@ -121,7 +121,7 @@ class LabPage(unittest.TestCase):
         self.page.slide("plan-gpus", "8")
         self.page.choose("plan-model", "175b")
         self.check_plan("-m", "175b", "-n", "8", "--batch", "1024")
-        self.assertRegex(self.page.text("#plan-headline .verdict"), r"279 GB too much on each GPU: 351 GB of 72.0 GB usable")
+        self.assertRegex(self.page.text("#plan-headline .verdict"), r"274 GB too much on each GPU: 351 GB of 77.0 GB usable")
 
     def test_a_layout_of_ones_own(self):
         self.page.slide("plan-tp", "8")

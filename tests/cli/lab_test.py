@@ -24,7 +24,7 @@ def evaluate(formula, symbols):
     """A formula's text, computed by Python."""
     for text, operator in (("·", "*"), ("−", "-"), ("≥", ">="), ("≤", "<=")):
         formula = formula.replace(text, operator)
-    functions = {"min": min, "max": max, "floor": math.floor, "ceil": math.ceil}
+    functions = {"min": min, "max": max, "floor": math.floor, "ceil": math.ceil, "sqrt": math.sqrt}
     return eval(formula, {"__builtins__": {}}, {**symbols, **functions})
 
 
@@ -100,8 +100,8 @@ class Lab(unittest.TestCase):
     def test_says_what_is_short_and_by_how_much(self):
         done = tutti("lab", "-m", "175b", "-n", "8")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"nothing fits: the smallest layout needs \d+ GB on each GPU, \d+ GB more than the usable 72.0 GB "
-                                      r"\(80.0 GB · 90.0 %\); GPUs of \d+ GB would do, or \d+ of these\n")
+        self.assertRegex(done.stderr, r"nothing fits: the smallest layout needs \d+ GB on each GPU, \d+ GB more than the usable 77.0 GB "
+                                      r"\(85.5 GB · 90.0 %\); GPUs of \d+ GB would do, or \d+ of these\n")
         self.assertIn("The smallest layout: dp ", done.stdout)
         enough = re.search(r"or (\d+) of these", done.stderr)[1]
         self.assertEqual(tutti("lab", "-m", "175b", "-n", enough).returncode, 0)
@@ -123,26 +123,63 @@ class Lab(unittest.TestCase):
         self.check_error(("-n", "-8"), "the number of GPUs must be between 1 and")
         self.check_error(("--gpus-per-host", "0"), "the number of GPUs of a host must be between")
         self.check_error(("--inter", "0"), "the bandwidth between hosts must be between")
-        self.check_error(("--efficiency", "200"), "the share of the peak must be between")
-        self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads")
+        self.check_error(("--efficiency", "200"), "the share of the kernels' rates must be between")
+        self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads; 2 or 4 would")
+        self.check_error(("--mlp", "thin"), "--mlp is one of plain, gated, not 'thin'")
+        self.check_error(("--gradients", "f16"), "--gradients is one of bf16, f32, not 'f16'")
+        self.check_error(("--price", "nan"), "--price must be between 1e-09 and 1e+12, not nan")
+        self.check_error(("--tokens", "much"), "--tokens takes a number")
+        self.check_error(("--published", "llama4"), "--published knows no 'llama4'")
+        self.check_error(("-n", "64", "--pp", "64"), "pp = 64 is more than the 32 layers, and each stage needs one; at most 32 would do")
         self.check_error(("--tp", "16"), "the product of the given sizes = 16 does not divide the 8 GPUs")
         self.check_error(("--zero", "5"), "the ZeRO stage is 0, 1, 2 or 3, not 5")
         self.check_error(("--ep", "2"), "the model is dense")
         self.check_error(("--layers", "4"), "a shape needs both layers and hidden size")
         self.check_error(("--layers", "0", "--hidden", "8"), "--layers must be at least 1, not 0")
         self.check_error(("--layers", "4", "--hidden", "1000", "--heads", "3"), "3 heads do not divide the hidden size 1000")
-        self.check_error(("--schedule", "1f2b"), "--schedule is one of gpipe, 1f1b, interleaved, zb-h1, not '1f2b'")
-        self.check_error(("--recompute", "some"), "--recompute is none, attention or all, not 'some'")
-        self.check_error(("-n", "7", "--batch", "1000"), "no layout uses all 7 GPUs")
+        self.check_error(("--schedule", "1f2b"), "--schedule is one of gpipe, 1f1b, interleaved, zb-h1, dualpipe, not '1f2b'")
+        self.check_error(("--recompute", "some"), "--recompute is none, selective or all, not 'some'")
+        self.check_error(("-n", "7", "--pp", "1", "--batch", "1000"), "no layout uses all 7 GPUs")
         self.check_error(("--gups", "8"), "there is no option --gups (did you mean --gpus?)")
         self.check_error(("--json", "/nowhere/x.json"), "--json /nowhere/x.json: No such file", status=1)
         self.check_error(("--html", "/nowhere/x.html"), "--html /nowhere/x.html: No such file", status=1)
 
+    def test_takes_the_layout_that_trained_llama_3(self):
+        found = plan("-m", "405b", "-n", "16384", "--tp", "8", "--pp", "16", "--tokens", "15.6t", "--price", "2")
+        layout, symbols = found["best"]["layout"], found["best"]["symbols"]
+        self.assertEqual((layout["dp"], layout["cp"], layout["recompute"]), (128, 1, 0))
+        self.assertGreaterEqual(symbols["MFU"], 0.35)
+        run = found["run"]["symbols"]
+        self.assertTrue(25e6 < run["gpu_hours"] < 37e6, run)  # Meta's model card says 30.84 million
+        self.assertAlmostEqual(run["cost"], 2 * run["gpu_hours"])
+        for figure in found["run"]["figures"]:
+            self.assertTrue(math.isclose(evaluate(figure["formula"], run), figure["value"], rel_tol=1e-12), figure)
+
+    def test_shows_published_runs_beside_their_predictions(self):
+        done = tutti("lab", "--published", "all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split("|") for line in done.stdout.splitlines() if line.count(" % |") == 3]
+        self.assertGreaterEqual(len(rows), 20)
+        for row in rows:
+            self.assertLessEqual(abs(float(row[7].split()[0])), 30, row)
+        self.assertRegex(done.stdout, r"Median error \d\.\d %, worst \d+\.\d %")
+        kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "results", "planner.md")
+        with open(kept) as file:
+            self.assertEqual(file.read(), done.stdout, "tutti lab --published all > bench/results/planner.md")
+        self.assertIn("published 41.0 %", tutti("lab", "--published", "llama3-405b").stdout)
+
+    def test_the_largest_model_that_fits(self):
+        done = tutti("lab", "--largest", "-n", "64", "--memory", "80GB")
+        for words in ("5.00 G", "19.1 G", "36.1 G", "320 G"):
+            self.assertIn(words, done.stdout)
+
     def test_a_size_alone_is_a_model(self):
         symbols = plan("--params", "175b", "-n", "1024")["best"]["symbols"]
         self.assertEqual((symbols["L"], symbols["h"], symbols["a"], symbols["Ψ"]), (96, 12288, 96, 175e9))
-        counted = plan("--layers", "32", "--hidden", "4096", "--ffn", "11008", "-n", "64")["best"]["symbols"]
+        counted = plan("--layers", "32", "--hidden", "4096", "--ffn", "11008", "--mlp", "gated", "-n", "64")["best"]["symbols"]
         self.assertEqual(counted["Ψ"], 6738415616)
+        plain = plan("--layers", "96", "--hidden", "12288", "--vocab", "50257", "-n", "1024")["best"]["symbols"]
+        self.assertEqual(plain["Ψ"], 175183663104)
 
     def test_writes_a_page_that_stands_alone(self):
         with tempfile.TemporaryDirectory() as folder:

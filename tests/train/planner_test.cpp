@@ -26,7 +26,9 @@ class Plan {
                       .kv_heads = static_cast<int64_t>(o.model.heads),
                       .ffn = static_cast<int64_t>(o.model.hidden()),
                       .vocabulary = 256,
-                      .sequence = static_cast<int64_t>(o.model.length)};
+                      .sequence = static_cast<int64_t>(o.model.length),
+                      .attention = static_cast<int64_t>(o.model.width),
+                      .keys = 2 * static_cast<int64_t>(o.model.width)};
     scenario.cluster.gpus = o.mesh.ranks();
     scenario.job = {.batch = static_cast<int64_t>(o.batch),
                     .schedule = o.pipeline.schedule == ScheduleKind::ZeroBubble

@@ -17,12 +17,20 @@ namespace planner = train::planner;
 void plan_training(LabOptions options) {
   if (options.recompute) {
     const std::string& word = *options.recompute;
-    if (word != "none" && word != "attention" && word != "all") {
-      throw_error(Code::InvalidArgument, "--recompute is none, attention or all, not '{}'", word);
+    if (word != "none" && word != "selective" && word != "all") {
+      throw_error(Code::InvalidArgument, "--recompute is none, selective or all, not '{}'", word);
     }
-    options.fixed.recompute = word == "none" ? 0 : word == "attention" ? 1 : 2;
+    options.fixed.recompute = word == "none" ? 0 : word == "selective" ? 1 : 2;
+  }
+  if (options.published) {
+    std::fputs(published_text(*options.published).c_str(), stdout);
+    return;
   }
   const LabScenario lab = scenario_of(options);
+  if (options.largest) {
+    std::fputs(largest_text(lab.scenario.cluster).c_str(), stdout);
+    return;
+  }
   const planner::Outcome outcome = planner::search(lab.scenario, options.fixed);
   if (!options.html.empty()) write_file("--html", options.html, lab_page(lab));
   if (!options.json.empty()) write_file("--json", options.json, lab_json(lab, outcome).dump(1) + "\n");
@@ -43,6 +51,7 @@ void add_lab(CLI::App& app) {
   command->footer(
       "Examples:\n  tutti lab --model 7b --gpus 64\n  tutti lab --model 70b --gpus 128 --gpu h100 --zero 3\n"
       "  tutti lab --layers 48 --hidden 8192 --gpus 256 --memory 40GB --json plan.json\n"
+      "  tutti lab -m 405b -n 16384 --tp 8 --pp 16 --tokens 15.6t --price 2\n  tutti lab --published all\n"
       "  tutti lab --model 13b --gpus 64 --html lab.html\n");
   command->callback([options] {
     if (!options->model && !options->parameters && !options->layers && !options->hidden) options->model = "7b";

@@ -54,13 +54,19 @@ int64_t one_of(const std::string& word, const char* option, const std::vector<st
 planner::Model model_of(const LabOptions& o) {
   planner::Model model;
   if (o.model) model = named(planner::named_models(), *o.model, "--model").model;
-  if (o.parameters) model.parameters = read_count(*o.parameters, "--params");
-  const bool shape_changes = o.layers || o.hidden || o.heads || o.kv_heads || o.ffn || o.vocabulary || o.experts;
-  if (o.model && shape_changes && !o.parameters) model.parameters = 0;  // counted again
+  if (o.parameters) {
+    model.parameters = read_count(*o.parameters, "--params");
+    model.in_experts = 0;  // in proportion
+  }
+  const bool shape_changes =
+      o.layers || o.hidden || o.heads || o.kv_heads || o.ffn || o.vocabulary || o.experts || o.mlp;
+  if (o.model && shape_changes && !o.parameters) model.parameters = model.in_experts = 0;  // counted again
   const auto given = [](int64_t& value, const std::optional<int64_t>& option, const char* name) {
     if (option && *option < 1) throw_error(Code::InvalidArgument, "{} must be at least 1, not {}", name, *option);
     value = option.value_or(value);
   };
+  if (o.mlp) model.mlp_matrices = 2 + one_of(*o.mlp, "--mlp", {"plain", "gated"});
+  model.dropout = model.dropout || o.dropout;
   given(model.layers, o.layers, "--layers");
   given(model.hidden, o.hidden, "--hidden");
   given(model.heads, o.heads, "--heads");
@@ -107,7 +113,7 @@ planner::Cluster cluster_of(const LabOptions& o) {
 
 std::string label_of(const LabOptions& o, const planner::Model& model) {
   const bool as_named = o.model && !o.parameters && !o.layers && !o.hidden && !o.heads && !o.kv_heads && !o.ffn &&
-                        !o.vocabulary && !o.experts && !o.top_k;
+                        !o.vocabulary && !o.experts && !o.top_k && !o.mlp && !o.dropout;
   if (as_named) return named(planner::named_models(), *o.model, "--model").label;
   return fmt::format("{:.4g} billion parameters", model.parameters / 1e9);
 }
@@ -124,6 +130,21 @@ double read_memory(const std::string& text, const char* option) {
   return read_number(text, option, {{"", 1e9}, {"g", 1e9}, {"gb", 1e9}, {"gib", kGiB}}, "80GB or 80GiB");
 }
 
+planner::Run run_of(const LabOptions& o) {
+  planner::Run run;
+  const auto given = [](double& value, const std::optional<double>& option, double unit, const char* name) {
+    if (option && !(*option >= 1e-9 && *option <= 1e12))
+      throw_error(Code::InvalidArgument, "{} must be between 1e-09 and 1e+12, not {}", name, *option);
+    if (option) value = *option * unit;
+  };
+  if (o.tokens) run.tokens = read_count(*o.tokens, "--tokens");
+  given(run.price, o.price, 1, "--price");
+  given(run.mtbf, o.gpu_mtbf_hours, 3600, "--mtbf");
+  given(run.checkpoint, o.checkpoint_s, 1, "--checkpoint");
+  given(run.restart, o.restart_s, 1, "--restart");
+  return run;
+}
+
 LabScenario scenario_of(const LabOptions& o) {
   LabScenario lab;
   planner::Scenario& scenario = lab.scenario;
@@ -133,11 +154,15 @@ LabScenario scenario_of(const LabOptions& o) {
   lab.model_name =
       o.model && lab.model_label == named(planner::named_models(), *o.model, "--model").label ? *o.model : "custom";
   lab.cluster_name = o.gpu.value_or("h100");
+  lab.run = run_of(o);
   scenario.job.batch = 1;  // until the rest is known to be right
   scenario.job.chunks = o.chunks.value_or(scenario.job.chunks);
   scenario.job.sequence_parallel = !o.no_sequence_parallel;
+  scenario.job.flash_attention = !o.no_flash;
+  if (o.gradients) scenario.job.gradient_bytes = 2 + 2 * one_of(*o.gradients, "--gradients", {"bf16", "f32"});
+  if (o.fp8) scenario.job.matmul_rate = planner::kFp8Rate;
   if (o.schedule) {
-    const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+    const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe"};
     scenario.job.schedule = static_cast<planner::Schedule>(one_of(*o.schedule, "--schedule", schedules));
   }
   planner::check(scenario);
@@ -147,20 +172,22 @@ LabScenario scenario_of(const LabOptions& o) {
 
 void LabOptions::add_to(CLI::App& command) {
   command.option_defaults()->group("Model");
-  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b");
+  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t, 8x7b or deepseek-v3");
   command.add_option("--params", parameters, "parameters, such as 7b; without a shape, a usual one is assumed");
   command.add_option("--layers", layers, "layers");
   command.add_option("--hidden", hidden, "hidden size");
   command.add_option("--heads", heads, "attention heads (hidden / 128)");
   command.add_option("--kv-heads", kv_heads, "key-value heads (as many)");
   command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)");
+  command.add_option("--mlp", mlp, "plain (two matrices; a custom shape's) or gated (three: SwiGLU)");
+  command.add_flag("--dropout", dropout, "the model has dropout, whose masks are kept");
   command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)");
   command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)");
   command.add_option("--experts", experts, "experts of a layer (1)");
   command.add_option("--top-k", top_k, "experts that a token uses (1)");
   command.option_defaults()->group("Cluster");
   command.add_option("-n,--gpus", gpus, "GPUs (8)");
-  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows");
+  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h800, h200, b200 or l40s: sets what follows");
   command.add_option("--topo", topology, "hosts and links from NCCL's XML or Tutti's JSON (`tutti topo --import`)")
       ->type_name("FILE");
   add_nvlink(command, nvlink);
@@ -173,12 +200,13 @@ void LabOptions::add_to(CLI::App& command) {
   command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host");
   command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts");
   command.add_option("--tflops", tflops, "peak of a GPU, dense bf16");
-  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)");
+  command.add_option("--efficiency", efficiency, "% of the kernels' own rates that training sustains (72)");
   command.add_option("--contention", contention, "% of hidden communication that shows all the same (10)");
   command.option_defaults()->group("Job, and what is not to be searched");
-  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)");
-  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1");
-  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)");
+  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens, or 1,024 a GPU)");
+  command.add_option("--schedule", schedule,
+                     "pipeline: gpipe, 1f1b, interleaved (default; one chunk is 1F1B), zb-h1, dualpipe");
+  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (searched)");
   command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism");
   command.add_option("--dp", fixed.dp, "data-parallel size");
   command.add_option("--pp", fixed.pp, "pipeline stages");
@@ -186,8 +214,19 @@ void LabOptions::add_to(CLI::App& command) {
   command.add_option("--ep", fixed.ep, "expert-parallel size");
   command.add_option("--tp", fixed.tp, "tensor-parallel size");
   command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3");
-  command.add_option("--recompute", recompute, "activations: none, attention or all");
+  command.add_option("--recompute", recompute, "activations: none, selective or all");
+  command.add_option("--gradients", gradients, "bf16 (default) or f32");
+  command.add_flag("--no-flash", no_flash, "attention keeps its scores (no FlashAttention)");
+  command.add_flag("--fp8", fp8, "matrix products in fp8");
   command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch");
+  command.option_defaults()->group("The whole run");
+  command.add_option("--tokens", tokens, "tokens, such as 15.6t (20 for each parameter that a token uses)");
+  command.add_option("--price", price, "dollars for an hour of a GPU: the cost");
+  command.add_option("--mtbf", gpu_mtbf_hours, "hours between failures of one GPU (50676: Llama 3's)");
+  command.add_option("--checkpoint", checkpoint_s, "seconds to write a checkpoint (60)");
+  command.add_option("--restart", restart_s, "seconds to notice a failure and start again (600)");
+  command.add_flag("--largest", largest, "the largest model whose states fit on -n GPUs, for each ZeRO stage");
+  command.add_option("--published", published, "a published run beside its prediction; \"all\": a table of them");
   command.option_defaults()->group("Output");
   command.add_flag("--all", all, "every intermediate value too");
   add_output(command, {{".json", "everything", &json}, {".html", "a page to play with", &html}});

@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "train/planner/search.hpp"
+#include "train/planner/formulas.hpp"
 
 namespace tutti::tools {
 
 struct LabOptions {
-  std::optional<std::string> model, parameters, gpu, memory, schedule, recompute;
+  std::optional<std::string> model, parameters, gpu, memory, schedule, recompute, mlp, gradients;
   std::optional<int64_t> layers, hidden, heads, kv_heads, ffn, vocabulary, sequence, experts, top_k;
   std::optional<int64_t> gpus_per_host, batch, chunks;
   std::optional<double> bandwidth_in, bandwidth_out, alpha_in_us, alpha_out_us, tflops, efficiency, usable, contention;
@@ -19,8 +19,11 @@ struct LabOptions {
   std::string topology;
   double nvlink = 0;  // GB/s
   int64_t hosts = 1;
-  bool no_sequence_parallel = false, all = false;
+  bool no_sequence_parallel = false, no_flash = false, dropout = false, fp8 = false, all = false;
   train::planner::Fixed fixed;
+  std::optional<std::string> tokens, published;
+  std::optional<double> price, gpu_mtbf_hours, checkpoint_s, restart_s;
+  bool largest = false;
   std::string json, html;
 
   void add_to(CLI::App& command);
@@ -32,6 +35,7 @@ struct LabScenario {
   std::string model_label;   ///< "7B (Llama 2)"
   std::string cluster_name;  ///< of named_clusters()
   train::planner::Scenario scenario;
+  train::planner::Run run;
 };
 
 /// Throws Error(InvalidArgument) that says which option is wrong and what it may be.

@@ -30,15 +30,21 @@ json sheet_json(const planner::Sheet& sheet) {
 
 /// By the symbols of the formulas.
 json model_json(const std::string& name, const std::string& label, const planner::Model& m) {
-  return {{"name", name},    {"label", label},    {"Ψ", m.parameters}, {"Ψe", m.in_experts},
-          {"L", m.layers},   {"h", m.hidden},     {"a", m.heads},      {"g", m.kv_heads},
-          {"s", m.sequence}, {"V", m.vocabulary}, {"E", m.experts},    {"k", m.top_k}};
+  return {{"name", name},           {"label", label},    {"Ψ", m.parameters},   {"Ψe", m.in_experts},
+          {"L", m.layers},          {"h", m.hidden},     {"a", m.heads},        {"da", m.attention},
+          {"kv", m.keys},           {"f", m.ffn},        {"w", m.mlp_matrices}, {"drop", m.dropout ? 1 : 0},
+          {"s", m.sequence},        {"V", m.vocabulary}, {"E", m.experts},      {"k", m.top_k},
+          {"ks", m.shared_experts}, {"kn", m.fanout}};
 }
 
 json cluster_json(const std::string& name, const std::string& label, const planner::Cluster& c) {
-  return {{"name", name},       {"label", label},       {"H", c.gpus_per_host},   {"M", c.memory},
-          {"u", c.usable},      {"F", c.flops},         {"η", c.efficiency},      {"ω", c.contention},
-          {"α_in", c.alpha_in}, {"α_out", c.alpha_out}, {"W_in", c.bandwidth_in}, {"W_out", c.bandwidth_out}};
+  return {{"name", name},           {"label", label},
+          {"H", c.gpus_per_host},   {"M", c.memory},
+          {"η_m", c.matmul},        {"W_mem", c.memory_bandwidth},
+          {"u", c.usable},          {"F", c.flops},
+          {"η", c.efficiency},      {"ω", c.contention},
+          {"α_in", c.alpha_in},     {"α_out", c.alpha_out},
+          {"W_in", c.bandwidth_in}, {"W_out", c.bandwidth_out}};
 }
 
 json page_data(const LabScenario& lab) {
@@ -63,10 +69,12 @@ json page_data(const LabScenario& lab) {
   data["sheets"] = {{"step", sheet_json(planner::step_sheet())},
                     {"guess", sheet_json(planner::guess_sheet())},
                     {"ring", sheet_json(planner::ring_sheet())}};
-  data["start"] = {{"model", lab.model_name}, {"cluster", cluster_json(lab.cluster_name, "", s.cluster)},
-                   {"s", s.model.sequence},   {"G", s.cluster.gpus},
-                   {"B", s.job.batch},        {"sched", static_cast<int>(s.job.schedule)},
-                   {"v", s.job.chunks},       {"sp", s.job.sequence_parallel ? 1 : 0}};
+  data["start"] = {{"model", lab.model_name},    {"cluster", cluster_json(lab.cluster_name, "", s.cluster)},
+                   {"s", s.model.sequence},      {"G", s.cluster.gpus},
+                   {"B", s.job.batch},           {"sched", static_cast<int>(s.job.schedule)},
+                   {"chunks", s.job.chunks},     {"sp", s.job.sequence_parallel ? 1 : 0},
+                   {"gb", s.job.gradient_bytes}, {"fa", s.job.flash_attention ? 1 : 0},
+                   {"p8", s.job.matmul_rate}};
   return data;
 }
 

@@ -16,7 +16,7 @@ using planner::Candidate;
 using planner::Figure;
 
 constexpr size_t kColumns = 100;
-constexpr const char* kRecomputed[] = {"nothing recomputed", "attention recomputed", "all recomputed"};
+constexpr const char* kRecomputed[] = {"nothing recomputed", "selective recomputation", "all recomputed"};
 
 /// The rows of the table; `--all` shows the others too.
 struct Section {
@@ -28,7 +28,8 @@ const std::array<Section, 3>& sections() {
       {"Memory of a GPU",
        {"weights", "gradients", "optimizer", "states", "activations", "buffers", "total", "budget", "free"}},
       {"Sent by a GPU in a step", {"sent_tp", "sent_cp", "sent_ep", "sent_pp", "sent_dp", "sent"}},
-      {"Time of a step", {"T_comp", "T_tp", "E_cp", "T_ep", "T_bubble", "T_pp", "E_dp", "T_step", "tokens", "MFU"}},
+      {"Time of a step",
+       {"T_comp", "T_tp", "E_cp", "E_ep", "T_bubble", "T_pp", "E_dp", "T_opt", "T_step", "tokens", "MFU"}},
   }};
   return kSections;
 }
@@ -95,8 +96,8 @@ std::string legend(const std::set<std::string>& names, const Candidate& of) {
 
 std::string layout_text(const Candidate& of) {
   const planner::Layout& l = of.layout;
-  return fmt::format("dp {} · pp {} · cp {} · ep {} · tp {}, ZeRO-{}, micro-batch {} (m = {}), {}", l.dp, l.pp, l.cp,
-                     l.ep, l.tp, l.zero, l.micro_batch, of.at("m"), kRecomputed[l.recompute]);
+  return fmt::format("dp {} · pp {} · cp {} · ep {} · tp {}, ZeRO-{}, v {}, micro-batch {} (m = {}),\n      {}", l.dp,
+                     l.pp, l.cp, l.ep, l.tp, l.zero, l.chunks, l.micro_batch, of.at("m"), kRecomputed[l.recompute]);
 }
 
 std::string scenario_text(const LabScenario& lab) {
@@ -148,13 +149,15 @@ std::string figures_text(const Candidate& of, bool all) {
 }
 
 std::string others_text(const planner::Outcome& outcome) {
-  std::string text = "\n     dp    pp    cp    ep    tp  ZeRO     b      m  recompute    memory      step    MFU\n";
-  constexpr const char* kShort[] = {"none", "attention", "all"};
+  std::string text =
+      "\n     dp    pp    cp    ep    tp  ZeRO    v     b      m  recompute    memory      step    MFU\n";
+  constexpr const char* kShort[] = {"none", "selective", "all"};
   for (const Candidate& c : outcome.best) {
     const planner::Layout& l = c.layout;
-    text += fmt::format("  {:5} {:5} {:5} {:5} {:5} {:5} {:5} {:6}  {:9} {:>9} {:>9} {:>6}\n", l.dp, l.pp, l.cp, l.ep,
-                        l.tp, l.zero, l.micro_batch, c.at("m"), kShort[l.recompute], value_text(c.at("total"), "B"),
-                        value_text(c.at("T_step"), "s"), value_text(c.at("MFU"), "share"));
+    text +=
+        fmt::format("  {:5} {:5} {:5} {:5} {:5} {:5} {:4} {:5} {:6}  {:9} {:>9} {:>9} {:>6}\n", l.dp, l.pp, l.cp, l.ep,
+                    l.tp, l.zero, l.chunks, l.micro_batch, c.at("m"), kShort[l.recompute],
+                    value_text(c.at("total"), "B"), value_text(c.at("T_step"), "s"), value_text(c.at("MFU"), "share"));
   }
   text += fmt::format("Searched {} layouts: {} timed, {} too large, {} states alone too large, {} surely slower.\n",
                       outcome.layouts, outcome.timed, outcome.too_large, outcome.skipped_memory, outcome.skipped_time);
@@ -184,6 +187,7 @@ nlohmann::ordered_json candidate_json(const Candidate& of) {
             {"tp", l.tp},
             {"zero", l.zero},
             {"recompute", l.recompute},
+            {"chunks", l.chunks},
             {"micro_batch", l.micro_batch},
             {"micro_batches", of.at("m")}}},
           {"figures", figures},
@@ -197,8 +201,8 @@ std::string value_text(double value, std::string_view unit) {
   if (value == 0) return unit.empty() ? "0" : fmt::format("0 {}", unit);
   const bool whole = unit.empty() && value == std::floor(value) && std::abs(value) < 1e5;
   if (whole) return fmt::format("{:.0f}", value);
-  constexpr const char* kPrefixes[] = {"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z"};
-  constexpr int kNone = 4, kLast = 11;
+  constexpr const char* kPrefixes[] = {"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z", "Y"};
+  constexpr int kNone = 4, kLast = 12;
   int prefix = kNone;
   double scaled = std::abs(value);
   while (scaled >= 999.5 && prefix < kLast) scaled /= 1000, ++prefix;
@@ -208,6 +212,8 @@ std::string value_text(double value, std::string_view unit) {
   std::string full = fmt::format("{}{}{}", kPrefixes[prefix], word && prefix != kNone ? " " : "", unit);
   return fmt::format("{}{:.{}f}{}{}", value < 0 ? "−" : "", scaled, digits, full.empty() ? "" : " ", full);
 }
+
+std::string figure_line(const Figure& figure) { return line(figure); }
 
 std::string lab_table(const LabScenario& lab, const planner::Outcome& outcome, bool all) {
   std::string text = scenario_text(lab);
@@ -219,7 +225,7 @@ std::string lab_table(const LabScenario& lab, const planner::Outcome& outcome, b
   text +=
       fmt::format("Best: {}\n      {} a step, {}, MFU {}\n\n", layout_text(best), value_text(best.at("T_step"), "s"),
                   value_text(best.at("tokens"), "token/s"), value_text(best.at("MFU"), "share"));
-  return text + figures_text(best, all) + others_text(outcome);
+  return text + figures_text(best, all) + run_text(lab, best) + others_text(outcome);
 }
 
 nlohmann::ordered_json lab_json(const LabScenario& lab, const planner::Outcome& outcome) {
@@ -233,6 +239,7 @@ nlohmann::ordered_json lab_json(const LabScenario& lab, const planner::Outcome& 
       page["others"].push_back(candidate_json(c));
     }
   }
+  if (!outcome.best.empty()) page["run"] = run_json(lab, outcome.best.front());
   if (outcome.best.empty()) page["smallest"] = candidate_json(*outcome.smallest);
   page["search"] = {{"layouts", outcome.layouts},
                     {"timed", outcome.timed},

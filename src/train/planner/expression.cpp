@@ -40,7 +40,8 @@ constexpr Binary kFunctionsOfTwo[] = {{"min", [](double a, double b) { return st
                                       {"max", [](double a, double b) { return std::max(a, b); }}};
 constexpr Unary kFunctions[] = {{"floor", [](double a) { return std::floor(a); }},
                                 {"ceil", [](double a) { return std::ceil(a); }},
-                                {"cbrt", [](double a) { return std::cbrt(a); }}};
+                                {"cbrt", [](double a) { return std::cbrt(a); }},
+                                {"sqrt", [](double a) { return std::sqrt(a); }}};
 
 }  // namespace
 
@@ -115,7 +116,7 @@ class ExpressionReader {
       sum();
       return add(known);
     }
-    fail("min, max, floor, ceil or cbrt before '('");
+    fail("min, max, floor, ceil, cbrt or sqrt before '('");
   }
 
   std::string_view take_name() {

@@ -9,8 +9,8 @@
 
 namespace tutti::train::planner {
 
-/// An expression over named values. Operators: + − · / < ≤ > ≥ = and; functions: min, max, floor, ceil, cbrt. Names are
-/// ASCII letters, Greek letters, digits and '_'. A comparison is 1 or 0.
+/// An expression over named values. Operators: + − · / < ≤ > ≥ = and; functions: min, max, floor, ceil, cbrt, sqrt.
+/// Names are ASCII letters, Greek letters, digits and '_'. A comparison is 1 or 0.
 class Expression {
  public:
   /// Where the value of a name is; called for each name while the text is read, and may throw.

@@ -1,5 +1,6 @@
 // The fastest layout that fits, among all: every way to write the number of GPUs as dp·pp·cp·ep·tp, with every ZeRO
-// stage, recomputation and micro-batch.
+// stage, recomputation, depth of interleaving and micro-batch. Two kinds of layout are looked at only where nothing
+// else fits: context parallelism of short sequences, then tensor parallelism across hosts.
 #pragma once
 
 #include "train/planner/scenario.hpp"

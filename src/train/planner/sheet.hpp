@@ -44,7 +44,8 @@ struct Row {
   const char* name;
   const char* when;  ///< condition; "" always
   const char* formula;
-  const char* unit;  ///< "B", "s", "s/B", "B/s", "FLOP", "FLOP/s", "token/s", "share" (0 to 1) or "" (a number)
+  /// "B", "s", "s/B", "B/s", "FLOP", "FLOP/s", "token", "token/s", "h", "d", "$", "share" (0 to 1) or "" (a number)
+  const char* unit;
   const char* label;
   const char* source;  ///< paper and section, or "" where it is plain arithmetic
 };

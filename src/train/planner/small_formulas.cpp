@@ -10,10 +10,10 @@ using enum Part;
 constexpr Input kCountInputs[] = {
     {"L", "", "layers"}, {"h", "", "hidden size"}, {"a", "", "attention heads"}, {"g", "", "key-value heads"},
     {"f", "", "width of the MLP"}, {"w", "", "matrices of an MLP: 3 gated, 2 plain"}, {"V", "", "words of the vocabulary"},
-    {"E", "", "experts of a layer"},
+    {"E", "", "experts of a layer"}, {"da", "", "width of attention"},
 };
 constexpr Row kCountRows[] = {
-    {Layout, "Ψ_attention", "", "L·2·h·h·(1 + g/a)", "", "queries, keys, values, output", ""},
+    {Layout, "Ψ_attention", "", "L·2·h·da·(1 + g/a)", "", "queries, keys, values, output", ""},
     {Layout, "Ψ_mlp", "", "L·w·h·f·E", "", "MLPs, all experts", ""},
     {Layout, "Ψ_router", "E=1", "0", "", "routers", ""},
     {Layout, "Ψ_router", "", "L·h·E", "", "routers", ""},
@@ -31,6 +31,9 @@ constexpr Row kGuessRows[] = {
     {Layout, "a", "", "h/128", "", "attention heads", "Brown 2020, table 2.1"},
     {Layout, "g", "", "a", "", "key-value heads", ""},
     {Layout, "f", "", "4·h", "", "width of the MLP", "Brown 2020, table 2.1"},
+    {Layout, "w", "", "2", "", "matrices of an MLP", "Brown 2020, table 2.1"},
+    {Layout, "da", "", "h", "", "width of attention", "Brown 2020, table 2.1"},
+    {Layout, "kv", "", "2·h", "", "elements of keys and values", "Brown 2020, table 2.1"},
 };
 
 constexpr Input kRingInputs[] = {{"n", "", "ranks"}, {"S", "B", "bytes"}};
@@ -82,6 +85,28 @@ constexpr Source kSources[] = {
      "https://doi.org/10.1016/j.jpdc.2008.09.002"},
     {"Hockney 1994", "Hockney: The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing 20(3)",
      "https://doi.org/10.1016/S0167-8191(06)80021-9"},
+    {"Dao 2022", "Dao, Fu, Ermon, Rudra, Ré: FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness, NeurIPS 2022",
+     "https://arxiv.org/abs/2205.14135"},
+    {"Dao 2023", "Dao: FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (50 to 73 % of the peak on A100)",
+     "https://arxiv.org/abs/2307.08691"},
+    {"DeepSeek 2024", "DeepSeek-AI: DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437"},
+    {"Bekman 2026", "Bekman: Machine Learning Engineering, Maximum Achievable Matmul FLOPS comparison table",
+     "https://github.com/stas00/ml-engineering/tree/master/compute/accelerator"},
+    {"Hoffmann 2022", "Hoffmann et al.: Training Compute-Optimal Large Language Models", "https://arxiv.org/abs/2203.15556"},
+    {"Young 1974", "Young: A first order approximation to the optimum checkpoint interval, CACM 17(9)", "https://doi.org/10.1145/361147.361115"},
+    {"Daly 2006", "Daly: A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22(3)",
+     "https://doi.org/10.1016/j.future.2004.11.016"},
+    {"Grattafiori 2024", "Grattafiori et al.: The Llama 3 Herd of Models", "https://arxiv.org/abs/2407.21783"},
+    {"Smith 2022", "Smith et al.: Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B", "https://arxiv.org/abs/2201.11990"},
+    {"Le Scao 2022", "Le Scao et al.: BLOOM: A 176B-Parameter Open-Access Multilingual Language Model", "https://arxiv.org/abs/2211.05100"},
+    {"Zhang 2022", "Zhang et al.: OPT: Open Pre-trained Transformer Language Models", "https://arxiv.org/abs/2205.01068"},
+    {"Patterson 2021", "Patterson et al.: Carbon Emissions and Large Neural Network Training", "https://arxiv.org/abs/2104.10350"},
+    {"DeepSeek 2025", "Zhao et al.: Insights into DeepSeek-V3: Scaling Challenges and Reflections on Hardware for AI Architectures, ISCA 2025",
+     "https://arxiv.org/abs/2505.09343"},
+    {"DeepGEMM", "DeepSeek-AI: DeepGEMM, README of February 2025, grouped products", "https://github.com/deepseek-ai/DeepGEMM"},
+    {"Isaev 2023", "Isaev, McDonald, Dennison, Vuduc: Calculon: a methodology and tool for high-level co-design of systems and large language models, SC23",
+     "https://github.com/calculon-ai/calculon"},
+    {"Megatron Core", "NVIDIA: Megatron Core, --recompute-granularity selective, --recompute-modules", "https://github.com/NVIDIA/Megatron-LM"},
     {"NCCL tuning.cc", "NCCL, src/graph/tuning.cc: latency of a hop of the ring (Simple protocol): NVLink 3.4 µs, PCI 5.7 µs, network 14 µs",
      "https://github.com/NVIDIA/nccl"},
 };

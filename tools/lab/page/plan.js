@@ -1,13 +1,15 @@
 // The planner: a model and a cluster, the best layout or the user's own, and what it takes.
 
 const COLOURS = {weights: 'weights', gradients: 'gradients', optimizer: 'optimizer', activations: 'activations',
-  buffers: 'buffers', T_comp: 'compute', T_tp: 'tp', E_cp: 'cp', T_ep: 'ep', T_bubble: 'bubble', T_pp: 'pp', E_dp: 'dp',
+  buffers: 'buffers', T_comp: 'compute', T_tp: 'tp', E_cp: 'cp', E_ep: 'ep', T_opt: 'optimizer', T_bubble: 'bubble', T_pp: 'pp', E_dp: 'dp',
   sent_tp: 'tp', sent_cp: 'cp', sent_ep: 'ep', sent_pp: 'pp', sent_dp: 'dp'};
 const MEMORY = ['weights', 'gradients', 'optimizer', 'activations', 'buffers'];
 const SENT = ['sent_tp', 'sent_cp', 'sent_ep', 'sent_pp', 'sent_dp'];
-const TIME = ['T_comp', 'T_tp', 'E_cp', 'T_ep', 'T_bubble', 'T_pp', 'E_dp'];
-const RECOMPUTED = ['nothing', 'attention', 'whole layers'];
+const TIME = ['T_comp', 'T_tp', 'E_cp', 'E_ep', 'T_bubble', 'T_pp', 'E_dp', 'T_opt'];
+const RECOMPUTED = ['nothing', 'selective', 'whole layers'];
 const step = data.sheets.step;
+/** What a dense model of the usual shape is not. */
+const PLAIN = {V: 32000, E: 1, k: 1, ks: 0, kn: 1, drop: 0, Ψe: 0};
 
 class Planner {
   constructor() {
@@ -19,7 +21,7 @@ class Planner {
     this.select('plan-model', [...data.models.map((m) => [m.name, m.label]), ['any', 'any size']], this.model.name,
         () => this.chooseModel());
     this.select('plan-gpu', data.clusters.map((c) => [c.name, c.label]), this.cluster.name, () => this.chooseGpu());
-    this.select('plan-schedule', ['GPipe', '1F1B', 'interleaved 1F1B', 'ZB-H1'].map((text, i) => [i, text]), start.sched, again);
+    this.select('plan-schedule', ['GPipe', '1F1B', 'interleaved 1F1B', 'ZB-H1', 'DualPipe'].map((text, i) => [i, text]), start.sched, again);
     const gb = (value) => format(value, 'B'), speed = (value) => format(value, 'B/s');
     const one = (value) => format(value);
     this.size = new Slider('plan-size', 'parameters', decades(1e8, 2e12), this.model.Ψ, parameters, () => this.chooseSize());
@@ -39,6 +41,7 @@ class Planner {
     }
     this.layout.zero = new Slider('plan-zero', 'ZeRO stage', [0, 1, 2, 3], 0, String, () => this.chooseLayout());
     this.layout.b = new Slider('plan-b', 'micro-batch', [1], 1, one, () => this.chooseLayout());
+    this.layout.v = new Slider('plan-v', 'v: chunks of a stage', [1], 1, one, () => this.chooseLayout());
     this.layout.rc = new Slider('plan-rc', 'recompute', [0, 1, 2], 0, (rc) => RECOMPUTED[rc], () => this.chooseLayout());
     byId('plan-best').addEventListener('click', () => { this.own = null; this.update(); });
     this.showModel();
@@ -63,7 +66,7 @@ class Planner {
   /** A model of any size has the usual proportions. */
   chooseSize() {
     byId('plan-model').value = 'any';
-    this.model = {name: 'any', V: 32000, E: 1, k: 1, Ψe: 0, ...computeGuess({Ψ: this.size.value})};
+    this.model = {name: 'any', ...PLAIN, ...computeGuess({Ψ: this.size.value})};
     this.showModel();
     this.update();
   }
@@ -89,30 +92,34 @@ class Planner {
   /** All inputs of the sheet but the layout. */
   given() {
     const sched = Number(byId('plan-schedule').value);
-    const {Ψ, Ψe, L, h, a, g, V, E, k} = this.model;
-    const {u, F, η, ω, α_in, α_out} = this.cluster;
-    return {Ψ, Ψe, L, h, a, g, V, E, k, u, F, η, ω, α_in, α_out, s: this.sequence.value, G: this.gpus.value,
+    const {Ψ, Ψe, L, h, a, da, kv, f, w, drop, V, E, k, ks, kn} = this.model;
+    const {u, F, η_m, η, W_mem, ω, α_in, α_out} = this.cluster;
+    const {sp, fa, gb, p8, chunks} = data.start;
+    return {Ψ, Ψe, L, h, a, da, kv, f, w, drop, V, E, k, ks, kn, u, F, η_m, η, W_mem, ω, α_in, α_out, s: this.sequence.value, G: this.gpus.value,
       B: this.batch.value, H: this.host.value, M: this.memory.value, W_in: this.inside.value, W_out: this.between.value,
-      sched, v: sched === 2 ? data.start.v : 1, sp: data.start.sp};
+      sched, sp, fa, gb, p8, chunks};
   }
 
   /** The user's layout with the data-parallel size that is left; a text if there is none. */
   ownValues(given) {
-    const {tp, pp, cp, ep, b} = this.own;
+    const {tp, pp, cp, ep, b, v} = this.own;
     const dp = given.G / (tp * pp * cp * ep);
     if (dp < 1) return `tp·pp·cp·ep = ${tp * pp * cp * ep} needs more than ${plural(given.G, 'GPU')}.`;
     if (!Number.isInteger(dp)) return `tp·pp·cp·ep = ${tp * pp * cp * ep} does not divide ${plural(given.G, 'GPU')}.`;
     if (given.B % (dp * ep * b) !== 0) {
       return `dp·ep·micro-batch = ${dp * ep * b} does not divide the ${given.B} sequences of a step.`;
     }
+    if (pp > given.L) return `pp = ${pp} is more than the ${given.L} layers.`;
     const zero = dp * cp * ep > 1 ? this.own.zero : 0;
-    return computeStep({...given, ...this.own, zero, dp});
+    const m = given.B / (dp * ep * b), deep = depths(given, pp).includes(v) && goesThrough(given, m, pp, v);
+    return computeStep({...given, ...this.own, v: deep ? v : 1, zero, dp});
   }
 
   showLayoutSliders(given, v) {
     const of = divisors(given.G);
     this.layout.tp.stops(of.filter((n) => given.a % n === 0), v.tp);
-    this.layout.pp.stops(of.filter((n) => given.L % n === 0), v.pp);
+    this.layout.pp.stops(of.filter((n) => n <= given.L), v.pp);
+    this.layout.v.stops([...new Set([...depths(given, v.pp), v.v])].sort((x, y) => x - y), v.v);
     this.layout.cp.stops(of.filter((n) => n === 1 || given.s % (2 * n) === 0), v.cp);
     this.layout.ep.stops(of.filter((n) => given.E % n === 0), v.ep);
     this.layout.b.stops(divisors(given.B).filter((n) => n <= 64), v.b);
@@ -132,14 +139,14 @@ class Planner {
       fill('plan-result');
       return;
     }
-    const v = mine || best || found.smallest;
+    let v = mine || best || found.smallest;
     if (!v) {
       fill('plan-headline', element('p', {class: 'warning', role: 'status'},
           `No layout uses all ${given.G} GPUs: dp·ep must divide the ${given.B} sequences of a step. Take a larger batch.`));
       fill('plan-result');
       return;
     }
-    if (v.T_step === undefined) computeTime(v);
+    if (v.T_step === undefined) v = computeTime(v);
     this.showLayoutSliders(given, v);
     this.showHeadline(v, best);
     this.showResult(v, found);
@@ -149,7 +156,7 @@ class Planner {
     const chip = (name, value) => element('span', {class: 'chip'}, `${name} `, element('b', {'data-name': `layout-${name}`,
       'data-value': value}, String(value)));
     const chips = ['dp', 'pp', 'cp', 'ep', 'tp'].map((name) => chip(name, v[name]));
-    chips.push(chip('ZeRO', v.zero), chip('micro-batch', v.b), chip('micro-batches', v.m),
+    chips.push(chip('ZeRO', v.zero), chip('micro-batch', v.b), chip('micro-batches', v.m), chip('chunks', v.v),
         element('span', {class: 'chip'}, `recompute: ${RECOMPUTED[v.rc]}`));
     const fits = v.free >= 0;
     const title = fits ? (this.own ? 'Your layout fits' : 'The best layout')
@@ -178,8 +185,8 @@ class Planner {
   }
 
   others(found) {
-    const head = ['dp', 'pp', 'cp', 'ep', 'tp', 'ZeRO', 'micro-batch', 'recompute', 'memory', 'step', 'MFU'];
-    const line = (v) => element('tr', {}, ...[v.dp, v.pp, v.cp, v.ep, v.tp, v.zero, v.b, RECOMPUTED[v.rc], format(v.total, 'B'),
+    const head = ['dp', 'pp', 'cp', 'ep', 'tp', 'v', 'ZeRO', 'micro-batch', 'recompute', 'memory', 'step', 'MFU'];
+    const line = (v) => element('tr', {}, ...[v.dp, v.pp, v.cp, v.ep, v.tp, v.v, v.zero, v.b, RECOMPUTED[v.rc], format(v.total, 'B'),
       format(v.T_step, 's'), format(v.MFU, 'share')].map((text) => element('td', {}, String(text))));
     return element('details', {}, element('summary', {}, `The fastest of ${found.layouts} layouts (${found.timed} were timed)`),
         element('div', {class: 'scroll'}, element('table', {class: 'plain'},

@@ -12,7 +12,7 @@ function statement(name, rows) {
   const choices = rows.map((row) => row.when === ''
       ? `(${toJavaScript(row.formula)})` : `(${toJavaScript(row.when)}) ? (${toJavaScript(row.formula)})`);
   const always = rows[rows.length - 1].when === '';
-  return `const ${name} = $.${name} = ${choices.join(' : ')}${always ? '' : ' : NaN'};`;
+  return `const ${name} = ${choices.join(' : ')}${always ? '' : ' : NaN'};`;
 }
 
 /** Groups of rows that follow each other and have one name. */
@@ -27,16 +27,17 @@ function grouped(rows) {
 }
 
 /**
- * A function that computes the rows of these parts into its argument, which holds the inputs (and the parts before, if they are
- * not among `parts`).
+ * A function that computes the rows of these parts. Its argument holds the inputs (and the parts before, if they are not among
+ * `parts`); its result holds these and the rows. A new object of one shape each time: a search asks thousands of times.
  */
 function compile(sheet, parts) {
   const groups = grouped(sheet.rows);
   const mine = groups.filter((group) => parts.includes(group.rows[0].part));
   const first = groups.indexOf(mine[0]);
   const known = [...sheet.inputs.map((input) => input.name), ...groups.slice(0, first).map((group) => group.name)];
-  const body = `const {min, max, floor, ceil, cbrt} = Math; const {${known.join(', ')}} = $;\n` +
-      mine.map((group) => statement(group.name, group.rows)).join('\n') + '\nreturn $;';
+  const body = `const {min, max, floor, ceil, cbrt, sqrt} = Math; const {${known.join(', ')}} = $;\n` +
+      mine.map((group) => statement(group.name, group.rows)).join('\n') +
+      `\nreturn {${[...known, ...mine.map((group) => group.name)].join(', ')}};`;
   return new Function('$', body);
 }
 
@@ -54,7 +55,7 @@ function rowOf(sheet, name, v) {
 }
 
 const NAMES = /[A-Za-zΑ-ω_][A-Za-zΑ-ω_0-9]*/g;
-const FUNCTIONS = ['min', 'max', 'floor', 'ceil', 'cbrt'];
+const FUNCTIONS = ['min', 'max', 'floor', 'ceil', 'cbrt', 'sqrt'];
 
 /** "2·Ψr/N" → "2·7.00 G/64". */
 function filled(sheet, formula, v) {
@@ -71,7 +72,7 @@ function format(value, unit = '') {
   if (unit === 'share') return `${(value * 100).toFixed(1)} %`;
   if (value === 0) return unit === '' ? '0' : `0 ${unit}`;
   if (unit === '' && Number.isInteger(value) && Math.abs(value) < 1e5) return String(value).replace('-', '−');
-  const prefixes = ['p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z'];
+  const prefixes = ['p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
   let prefix = 4, scaled = Math.abs(value);
   while (scaled >= 999.5 && prefix < prefixes.length - 1) scaled /= 1000, ++prefix;
   while (scaled < 0.9995 && prefix > 0 && unit !== '') scaled *= 1000, --prefix;

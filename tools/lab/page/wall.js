@@ -6,8 +6,8 @@ const KINDS = ['weights', 'gradients', 'optimizer'];
 /** Model states of Ψ parameters with a ZeRO stage on N ranks: the rows of the planner's sheet. */
 function states(Ψ, N = 1, zero = 0) {
   const layout = {dp: N, pp: 1, cp: 1, ep: 1, tp: 1, zero, rc: 0, b: 1};
-  return computeMemory({...data.start.cluster, ...computeGuess({Ψ}), Ψe: 0, V: 32000, E: 1, k: 1, s: 4096, G: N, B: N, sched: 1, v: 1,
-    sp: 1, ...layout});
+  return computeMemory({...data.start.cluster, ...PLAIN, ...computeGuess({Ψ}), s: 4096, G: N, B: N, sched: 1, v: 1, sp: 1, fa: 1, gb: 2,
+    p8: 1, ...layout});
 }
 
 class Wall {

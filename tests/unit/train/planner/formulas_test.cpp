@@ -53,6 +53,7 @@ TEST(Expression, KnowsPrecedence) {
   EXPECT_EQ(evaluated("2 + 3·4 − 6/3/2"), 13);
   EXPECT_EQ(evaluated("(2 + 3)·4"), 20);
   EXPECT_EQ(evaluated("max(0, 1 − 2) + min(3, 4) + floor(7/2) + ceil(7/2) + cbrt(27)"), 13);
+  EXPECT_EQ(evaluated("sqrt(9 + 16)"), 5);
   EXPECT_EQ(evaluated("2·Ψr/(tp·Ψ_2)", {{"tp", 4}, {"Ψ_2", 2}, {"Ψr", 16}}), 4);
 }
 
@@ -112,7 +113,8 @@ TEST(Sheet, AGivenValueReplacesItsRow) {
 TEST(Sheet, EveryRowHasAMeaningAndAKnownSource) {
   std::set<std::string> known;
   for (const Source& source : sources()) known.insert(source.key);
-  for (const Sheet* sheet : {&step_sheet(), &count_sheet(), &guess_sheet(), &ring_sheet()}) {
+  for (const Sheet* sheet :
+       {&step_sheet(), &count_sheet(), &guess_sheet(), &ring_sheet(), &run_sheet(), &fit_sheet()}) {
     for (const Row& row : sheet->rows()) {
       EXPECT_STRNE(row.label, "") << row.name;
       std::string source = row.source;
@@ -154,8 +156,8 @@ TEST(Planner, PipelineBubble) {
   Scenario scenario;
   scenario.model = completed(named("7b"));
   scenario.cluster.gpus = 4;
-  scenario.job = {.batch = 8, .schedule = Schedule::Interleaved, .chunks = 2};
-  EXPECT_DOUBLE_EQ(Step(scenario, {.pp = 4})["bubble"], 3 / 19.0);
+  scenario.job = {.batch = 8};
+  EXPECT_DOUBLE_EQ(Step(scenario, {.pp = 4, .chunks = 2})["bubble"], 3 / 19.0);
   scenario.job.schedule = Schedule::ZeroBubbleH1;
   EXPECT_DOUBLE_EQ(Step(scenario, {.pp = 4})["bubble"], 3 / 27.0);
 }
@@ -179,17 +181,90 @@ TEST(Planner, BytesSentByDataParallelism) {
 
 // ---- published formulas
 
-TEST(Planner, ActivationsOfALayer) {
-  // Korthikanti 2022: sbh(34 + 5as/h); /t with sequence parallelism; sbh(10 + 24/t + …) without.
-  const double sbh = 4096.0 * 4096, scores = 5 * 32 * 4096.0 * 4096;
-  EXPECT_DOUBLE_EQ(Step("7b", 1, {})["A"], 34 * sbh + scores);
-  EXPECT_DOUBLE_EQ(Step("7b", 8, {.tp = 8})["A"], (34 * sbh + scores) / 8);
-  EXPECT_DOUBLE_EQ(Step("7b", 8, {.tp = 8, .recompute = 1})["A"], 34 * sbh / 8);
+TEST(Planner, ActivationsOfALayerAsKorthikantiCountsThem) {
+  // GPT-3, without FlashAttention: sbh(34 + 5as/h); /t with sequence parallelism; sbh(10 + (24 + 5as/h)/t) without.
+  Scenario scenario;
+  scenario.model = completed(named("175b"));
+  scenario.cluster.gpus = 8;
+  scenario.job = {.batch = 8, .flash_attention = false};
+  const double sbh = 2048.0 * 12288, scores = 5 * 96 * 2048.0 * 2048;
+  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8})["A"], (34 * sbh + scores) / 8);
+  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8, .recompute = 1})["A"], 34 * sbh / 8);
+  scenario.job.sequence_parallel = false;
+  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8})["A"], 10 * sbh + (24 * sbh + scores) / 8);
+  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8, .recompute = 2})["A"], 2 * sbh);
+}
+
+TEST(Planner, ActivationsOfALayerOfToday) {
+  // Llama 2 70B: FlashAttention, SwiGLU of 3.5·h, 8 of 64 key-value heads, no dropout. Of an element of sbh =
+  // 33,554,432: 8 outside, 4 queries and output, 0.5 keys and values, 2·3·3.5 = 21 MLP: 33.5, and 4 bytes for each
+  // head and token.
+  Scenario scenario;
+  scenario.model = completed(named("70b"));
+  scenario.cluster.gpus = 8;
+  scenario.job = {.batch = 8};
+  EXPECT_EQ(Step(scenario, {.dp = 8})["A"], 1124073472.0 + 1048576);
+  EXPECT_EQ(Step(scenario, {.tp = 8})["A"], (1124073472.0 + 1048576) / 8);
+  // Selective recomputation: without the norms' outputs (2 + 2) and that of the MLP's activation (2·3.5).
+  EXPECT_EQ(Step(scenario, {.dp = 8, .recompute = 1})["A"], 1124073472.0 + 1048576 - 11 * 33554432.0);
+  // Dropout: two masks of a byte. Without FlashAttention: softmax, mask and output of the scores, 5·64·4096².
+  scenario.model.dropout = true;
+  EXPECT_EQ(Step(scenario, {.dp = 8})["A"], 1124073472.0 + 1048576 + 2 * 33554432.0);
+  scenario.job.flash_attention = false;
+  EXPECT_EQ(Step(scenario, {.dp = 8})["A"], 1124073472.0 + 2 * 33554432.0 + 5368709120.0);
+}
+
+TEST(Planner, GradientsInF32) {
   Scenario scenario;
   scenario.model = completed(named("7b"));
-  scenario.job = {.batch = 8, .sequence_parallel = false};
-  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8})["A"], 10 * sbh + 24 * sbh / 8 + scores / 8);
-  EXPECT_DOUBLE_EQ(Step(scenario, {.tp = 8, .recompute = 2})["A"], 2 * sbh);
+  scenario.cluster.gpus = 8;
+  scenario.job = {.batch = 8, .gradient_bytes = 4};
+  EXPECT_EQ(Step(scenario, {.dp = 8})["states"], 18 * 7e9);
+  EXPECT_EQ(Step(scenario, {.dp = 8})["sent_dp"], 3 * 2 * 7e9 * 7 / 8);  // 4 bytes reduced, 2 gathered
+}
+
+TEST(Planner, UnevenStages) {
+  // BLOOM, 70 layers over 12 stages: the fullest has 6 of 5.83, the first 5.
+  Scenario scenario;
+  scenario.model = completed({.parameters = 176e9, .layers = 70, .hidden = 14336, .heads = 112});
+  scenario.cluster.gpus = 12;
+  scenario.job = {.batch = 24};
+  const Step step(scenario, {.pp = 12});
+  EXPECT_EQ(step["l"], 6);
+  EXPECT_EQ(step["l_first"], 5);
+  EXPECT_DOUBLE_EQ(step["uneven"], 72.0 / 70);
+  EXPECT_DOUBLE_EQ(step["Ψr"], 176e9 * 6 / 70);
+  EXPECT_DOUBLE_EQ(step["A_first"], 12 * 5 * step["A"] + 12 * step["x"]);
+  EXPECT_DOUBLE_EQ(step["A_mid"], 11 * 6 * step["A"]);
+}
+
+TEST(Planner, MatrixProductsBySize) {
+  // 7B, a micro-batch of a sequence: 2·4096·4096·11008 = 369 GFLOP on a GPU, 46 of 8, which 64 would make 5.8.
+  EXPECT_EQ(Step("7b", 8, {.dp = 8})["η_s"], 1);
+  EXPECT_EQ(Step("7b", 8, {.tp = 8})["η_s"], 0.95);
+  EXPECT_EQ(Step("7b", 64, {.tp = 64})["η_s"], 0.63);
+  EXPECT_DOUBLE_EQ(Step("7b", 8, {.dp = 8})["mat"], 369367187456.0);
+}
+
+TEST(Planner, TimeOfAttention) {
+  // FlashAttention skips half of 12·L·h·s FLOP a token and computes forward twice: 7·32·4096·4096 a token, at half the
+  // peak; 1,024 sequences of 4,096 tokens are 1.576e16 FLOP.
+  const double flop = 1024.0 * 4096 * 7 * 32 * 4096 * 4096;
+  EXPECT_DOUBLE_EQ(Step("7b", 8, {.dp = 8})["T_attn"], flop / (8 * 989e12 * 0.5 * kSustained));
+}
+
+TEST(Planner, LatentAttentionExpertsAndDualPipe) {
+  Scenario scenario;
+  scenario.model = completed(named("deepseek-v3"));
+  scenario.cluster.gpus = 2048;
+  scenario.job = {.batch = 15360, .schedule = Schedule::DualPipe};
+  const Step step(scenario, {.dp = 2, .pp = 16, .ep = 64, .zero = 1});
+  EXPECT_DOUBLE_EQ(step["Ψa"], 17.1e9 + 653.9e9 / 32);  // 37.5 · 10⁹ of 671 · 10⁹
+  EXPECT_EQ(step["m"], 120);
+  EXPECT_DOUBLE_EQ(step["bubble"], 14.0 / (360 + 14));
+  EXPECT_EQ(step["q"], 17);
+  EXPECT_DOUBLE_EQ(step["Ψx"], 2 * 653.9e9 / (16 * 64) * (64.0 / 61));  // two stages' parameters
+  EXPECT_EQ(step["S_ep"], 2 * 4096.0 * 7168 * 4);                       // to four hosts at most
 }
 
 TEST(Planner, ActivationsInFlight) {
@@ -202,8 +277,9 @@ TEST(Planner, ActivationsInFlight) {
   scenario.cluster.gpus = 4;
   scenario.job = {.batch = 32, .schedule = Schedule::GPipe};
   EXPECT_EQ(Step(scenario, four)["q"], 32);
-  scenario.job = {.batch = 32, .schedule = Schedule::Interleaved, .chunks = 2};
-  EXPECT_EQ(Step(scenario, four)["q"], 4 + 3 / 2.0);  // Korthikanti 2022, §4.2.3: L(1 + (p−1)/(pv))
+  scenario.job = {.batch = 32};
+  EXPECT_EQ(Step(scenario, {.pp = 4, .recompute = 1, .chunks = 2})["q"],
+            4 + 3 / 2.0);  // Korthikanti 2022, §4.2.3: L(1 + (p−1)/(pv))
 }
 
 TEST(Planner, TensorParallelTraffic) {
@@ -237,6 +313,12 @@ TEST(Planner, CountsParameters) {
   EXPECT_EQ(counted_parameters(completed(named("70b"))), 68976648192);  // Llama 2's
   EXPECT_NEAR(counted_parameters(completed(named("405b"))) / 405.85e9, 1, 1e-3);
   EXPECT_NEAR(completed(named("8x7b")).parameters / 46.7e9, 1, 1e-3);
+  // A shape alone has plain MLPs: 12·96·12288² + 2·50257·12288 and norms are GPT-3's 175 · 10⁹; gated ones would be
+  // 233.
+  Model shape{.layers = 96, .hidden = 12288, .vocabulary = 50257};
+  EXPECT_EQ(completed(shape).parameters, 173946175488.0 + 1235116032.0 + 193.0 * 12288);
+  shape.mlp_matrices = 3;
+  EXPECT_NEAR(completed(shape).parameters, 233e9, 0.5e9);
 }
 
 TEST(Planner, GuessesAShape) {

@@ -74,6 +74,56 @@ TEST(PlannerSearch, KeepsWhatIsFixed) {
   }
 }
 
+TEST(PlannerSearch, TakesTheLayoutThatTrainedLlama3) {
+  Scenario scenario = scenario_of(5, 16384);
+  scenario.cluster = named_clusters()[2].cluster;  // H100
+  scenario.cluster.gpus = 16384;
+  const Outcome outcome = search(scenario, {.pp = 16, .tp = 8});  // 126 layers over 16 stages
+  ASSERT_FALSE(outcome.best.empty());
+  const Candidate& best = outcome.best.front();
+  EXPECT_EQ(best.layout.cp, 1);
+  EXPECT_EQ(best.layout.dp, 128);
+  EXPECT_EQ(best.layout.recompute, 0);
+  EXPECT_EQ(best.at("l"), 8);
+  EXPECT_GE(best.at("MFU"), 0.35);
+}
+
+TEST(PlannerSearch, ContextParallelismOnlyWhereMemoryOrLengthAsksForIt) {
+  for (const int64_t gpus : {8, 64, 1024}) {
+    for (const Candidate& found : search(scenario_of(0, gpus), {}).best) EXPECT_EQ(found.layout.cp, 1) << gpus;
+  }
+  Scenario scenario = scenario_of(0, 8);
+  scenario.model.sequence = 1 << 19;
+  scenario.job.batch = 8;
+  const Outcome longest = search(scenario, {});
+  ASSERT_FALSE(longest.best.empty());
+  EXPECT_GT(longest.best.front().layout.cp, 1);
+}
+
+TEST(PlannerSearch, TensorParallelismStaysInAHostIfAnythingElseFits) {
+  Scenario scenario = scenario_of(0, 8);
+  scenario.cluster.gpus_per_host = 1;
+  scenario.job.batch = 1;  // one micro-batch through eight stages: almost all of it is bubble
+  const Candidate best = search(scenario, {}).best.front();
+  EXPECT_EQ(best.layout.tp, 1);
+  const Candidate given =
+      search(scenario, {.tp = 8}).best.front();  // what is given, counts, here and where it is faster
+  EXPECT_EQ(given.layout.tp, 8);
+  EXPECT_LT(given.at("T_step"), best.at("T_step"));
+  scenario.cluster.memory = 10e9;  // a stage of 7B takes 14 GB and more, an eighth of every layer no more either
+  EXPECT_TRUE(search(scenario, {}).best.empty());
+}
+
+TEST(PlannerSearch, FindsTheDepthOfInterleaving) {
+  const Scenario scenario = scenario_of(5, 16384);
+  const double found = search(scenario, {.pp = 16, .tp = 8}).best.front().at("T_step");
+  Scenario flat = scenario;
+  flat.job.schedule = Schedule::OneForwardOneBackward;
+  const Candidate one = search(flat, {.pp = 16, .tp = 8}).best.front();
+  EXPECT_EQ(one.layout.chunks, 1);
+  EXPECT_LT(found, one.at("T_step"));
+}
+
 TEST(PlannerSearch, ExpertsAreSpreadOnlyOverDivisors) {
   const Scenario scenario = scenario_of(7, 64);
   for (const Candidate& found : search(scenario, {}).best) EXPECT_EQ(8 % found.layout.ep, 0);
@@ -92,17 +142,27 @@ TEST(PlannerSearch, SaysWhatIsSmallestWhenNothingFits) {
 
 TEST(PlannerSearch, SaysWhichSizeIsImpossible) {
   const Scenario scenario = scenario_of(0, 64);
-  EXPECT_EQ(error_of([&] { search(scenario, {.tp = 3}); }), "tp = 3 does not divide the 32 attention heads");
-  EXPECT_EQ(error_of([&] { search(scenario, {.pp = 5}); }), "pp = 5 does not divide the 32 layers");
-  EXPECT_EQ(error_of([&] { search(scenario, {.ep = 2}); }), "ep = 2 does not divide the 1 expert: the model is dense");
+  EXPECT_EQ(error_of([&] { search(scenario, {.tp = 3}); }),
+            "tp = 3 does not divide the 32 attention heads; 2 or 4 would");
+  EXPECT_EQ(error_of([&] { search(scenario, {.pp = 5}); }), "pp = 5 does not divide the 64 GPUs; 4 or 8 would");
+  EXPECT_EQ(error_of([&] { search(scenario, {.ep = 2}); }),
+            "ep = 2 does not divide the 1 expert: the model is dense; 1 would");
   EXPECT_EQ(error_of([&] { search(scenario, {.dp = 16, .tp = 8}); }),
-            "the product of the given sizes = 128 does not divide the 64 GPUs");
-  EXPECT_EQ(error_of([&] { search(scenario, {.dp = 0}); }), "dp = 0 does not divide the 1024 sequences of a step");
+            "the product of the given sizes = 128 does not divide the 64 GPUs; 64 would");
+  EXPECT_EQ(error_of([&] { search(scenario, {.dp = 0}); }),
+            "dp = 0 does not divide the 1024 sequences of a step; 1 would");
   EXPECT_NE(error_of([&] { search(scenario, {.zero = 4}); }), "");
+  EXPECT_EQ(error_of([&] { search(scenario, {.pp = 64}); }),
+            "pp = 64 is more than the 32 layers, and each stage needs one; at most 32 would do");
+  Scenario deep = scenario;
+  deep.job.chunks = 5;
+  EXPECT_EQ(error_of([&] { search(deep, {.pp = 8}); }),
+            "5 chunks of 8 stages are more than the 32 layers, embedding and head; at most 4 chunks would do");
   Scenario odd = scenario_of(0, 7);
   odd.job.batch = 1000;
-  EXPECT_NE(error_of([&] { search(odd, {}); }).find("no layout uses all 7 GPUs: tp must divide 32 heads"),
+  EXPECT_NE(error_of([&] { search(odd, {.pp = 1}); }).find("no layout uses all 7 GPUs: tp must divide 32 heads"),
             std::string::npos);
+  EXPECT_NE(error_of([&] { search(odd, {.pp = 1}); }).find("a batch of 1001 sequences would do"), std::string::npos);
   Scenario nothing = scenario;
   nothing.cluster.memory = 0;
   EXPECT_NE(error_of([&] { search(nothing, {}); }).find("a GPU's memory in bytes must be between"), std::string::npos);

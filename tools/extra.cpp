@@ -21,7 +21,7 @@ struct Command {
   const char *name, *does;
 };
 constexpr Command kCommands[] = {
-    {"plan", "the algorithms: lists, shows, proves, draws, exports and imports them"},
+    {"plan", "the algorithms: lists, shows, proves, draws, exports and imports them, and makes plans for a machine"},
     {"topo", "the machine's topology: a tree, and the paths between GPUs or cores"},
     {"sim", "simulates a call on a machine that need not be there"},
     {"tune", "measures this machine, so that the best algorithms are chosen here"},

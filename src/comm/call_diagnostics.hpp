@@ -47,6 +47,9 @@ class CallDiagnostics final : public exec::Observer {
     other_ = nullptr;
   }
 
+  /// A device runs the call, and no thread is in it.
+  void set_on_device(bool on_device) { stalls_.set_on_device(on_device); }
+
   /// The call has ended.
   void end() { stalls_.end(); }
   /// Sets the communicator's links; null: it has none.

@@ -21,10 +21,16 @@ void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algo
   together_.next() = {0, group.front().call.spec, algorithm, group};
 }
 
-uint64_t EnqueuedCalls::add_wait(const CallSpec& spec, uint64_t window) {
+uint64_t EnqueuedCalls::add_wait(const CallSpec& spec, uint64_t window, bool by_stream) {
   const std::lock_guard lock(mutex_);
-  waits_[++last_wait_ % waits_.size()] = {spec, window};
-  return last_wait_;
+  const uint64_t id = last_wait_ + 1;
+  waits_[id % waits_.size()] = {spec, window, by_stream};
+  return id;
+}
+
+void EnqueuedCalls::accept_wait() {
+  const std::lock_guard lock(mutex_);
+  ++last_wait_;
 }
 
 /// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
@@ -41,8 +47,10 @@ const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t number) const {
 void EnqueuedCalls::describe(uint64_t number) {
   if (described_ == number) return;  // what its peers have answered is kept
   described_ = number;
+  diagnostics_.set_on_device(true);
   if ((number & exec::kOnWindow) != 0) {
     const WindowWait& wait = waits_[(number & ~exec::kOnWindow) % waits_.size()];
+    diagnostics_.set_on_device(wait.by_stream);
     return diagnostics_.begin_other(
         [wait] { return fmt::format("{} on the window of call {}", tutti::comm::describe(wait.spec), wait.window); });
   }

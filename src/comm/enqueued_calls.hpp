@@ -46,8 +46,10 @@ class EnqueuedCalls final : public exec::Observer {
   void add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared);
   /// … or a group of transfers.
   void add(const std::vector<NumberedCall>& group, const char* algorithm);
-  /// The wait for signals of a call on the window that the call of this number made. Returns its exec::WindowCall::id.
-  uint64_t add_wait(const CallSpec& spec, uint64_t window);
+  /// The wait for signals of a call on the window that the call of this number made, by a stream or by the caller
+  /// itself. Returns its exec::WindowCall::id, which is the next one's too if the call is refused.
+  uint64_t add_wait(const CallSpec& spec, uint64_t window, bool by_stream);
+  void accept_wait();
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
@@ -76,6 +78,7 @@ class EnqueuedCalls final : public exec::Observer {
   struct WindowWait {
     CallSpec spec;
     uint64_t window = 0;
+    bool by_stream = true;
   };
   void describe(uint64_t number);
   const Entry& entry(uint64_t number) const;
@@ -84,9 +87,10 @@ class EnqueuedCalls final : public exec::Observer {
   CallDiagnostics diagnostics_;
   std::vector<NumberedCall> described_group_;  // which diagnostics_ is about, if that is no collective
   const std::shared_ptr<CutOffCall> cut_off_;
-  Sequence together_, apart_;                                 // exec::Method::counted_apart
-  std::array<WindowWait, exec::kMaxWindowCallsAhead> waits_;  // of calls on windows, by id
-  uint64_t last_wait_ = 0;
+  Sequence together_, apart_;  // exec::Method::counted_apart
+  /// Of calls on windows, by id: those that are enqueued, and the next one.
+  std::array<WindowWait, exec::kMaxWindowCallsAhead + 1> waits_;
+  uint64_t last_wait_ = 0;  // that was accepted
   uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
 };
 

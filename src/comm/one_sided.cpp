@@ -193,10 +193,11 @@ void Communicator::run_on_backend(Window& window, const OneSided& call) {
   if (trace_->samples_one_sided(++one_sided_, call.bytes)) trace_->enter_one_sided(one_sided_, spec_of(call));
   exec::WindowCall made = window_call(call);
   if (call.what == What::WaitSignal) {
-    made.id = on_[window.backend]->enqueued().add_wait(spec_of(call), window.number);
+    made.id = on_[window.backend]->enqueued().add_wait(spec_of(call), window.number, call.stream != nullptr);
   }
   try {
     window.device->enqueue(made);
+    if (call.what == What::WaitSignal) on_[window.backend]->enqueued().accept_wait();
   } catch (const Error& error) {
     fail_one_sided(call, error);
   }

@@ -100,7 +100,8 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
                 .title = title_.substr(0, control::kMaxName),
                 .call = call.substr(0, control::kMaxName),
                 .stuck_ms = static_cast<uint32_t>(std::min(stall.seconds * 1e3, 4e9)),
-                .on = {}};
+                .on = {},
+                .on_device = static_cast<uint8_t>(on_device_ ? 1 : 0)};
   for (const exec::PeerAwait& on : stall.all) {
     const auto known =
         std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });

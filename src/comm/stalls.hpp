@@ -38,6 +38,8 @@ class Stalls {
 
   const std::string& title() const { return title_; }
 
+  /// The calls from here on are run by a device, and no thread is in them.
+  void set_on_device(bool on_device) { on_device_ = on_device; }
   /// `call` (as text), collective number `number` (0: transfers), has stalled. Returns the deadlock that it is part of,
   /// if any.
   std::optional<Deadlock> check(const exec::Stall& stall, const std::string& call, uint64_t number);
@@ -72,7 +74,7 @@ class Stalls {
   const std::string title_;
   const uint64_t communicator_;  // the same on all its ranks
   const uint64_t process_;
-  bool published_ = false;
+  bool published_ = false, on_device_ = false;
   uint64_t stall_id_ = 0, ticket_ = 0;
   Deadline::Clock::time_point since_;  // start of an exchange's stall
   bool warned_ = false;

@@ -65,9 +65,18 @@ bool WaitGraph::add_awaited(const Wait& wait, const Awaited& awaited, std::vecto
                             uint32_t& age_ms) const {
   const ProcessWaits* const its = process(awaited.process);
   if (its == nullptr || awaited.settled == 0) return false;
-  if (const Wait* const same = wait_of(*its, wait.communicator, awaited.rank)) {
-    add(*same, all);
-    return same->ticket == awaited.settled;
+  bool is_known = false, is_settled = false, in_call = false;
+  for (const Wait& same : its->waits) {  // of its device, and of a thread
+    if (same.communicator != wait.communicator || same.rank != awaited.rank) continue;
+    add(same, all);
+    is_known = true;
+    is_settled = is_settled || same.ticket == awaited.settled;
+    in_call = in_call || same.on_device == 0;
+  }
+  if (is_known) {
+    if (in_call || wait.on_device != 0) return is_settled;
+    age_ms = std::max(age_ms, its->age_ms);
+    return is_settled && its->free == 0;
   }
   if (its->free != 0 || its->waits.empty() || its->state() != awaited.settled) return false;
   age_ms = std::max(age_ms, its->age_ms);

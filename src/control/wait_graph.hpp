@@ -40,6 +40,8 @@ struct Wait {
   uint32_t stuck_ms = 0;    ///< nothing had moved for at least this long …
   uint32_t age_ms = 0;      ///< … at a moment at most this long ago
   std::vector<Awaited> on;  ///< the call cannot move until one of these ranks does; empty: unknown
+  /// A device is in it, and no thread: the rank may make calls of the host meanwhile, and its device ends none before.
+  uint8_t on_device = 0;
 
   static void fields(auto& m, auto& v) {
     v.number(m.ticket, m.communicator, m.rank);
@@ -47,6 +49,7 @@ struct Wait {
     v.words(m.call, kMaxName);
     v.number(m.stuck_ms, m.age_ms);
     v.list(m.on, kMaxRanks);
+    v.number(m.on_device);
   }
 };
 
@@ -102,7 +105,8 @@ class WaitGraph {
   explicit WaitGraph(std::vector<ProcessWaits> processes) : processes_(std::move(processes)) {}
 
   /// All waits on which this one depends, if none of them can progress: every awaited rank is in such a wait too, or
-  /// has not entered the communicator's call while every thread of its process is blocked.
+  /// has not entered the communicator's call while every thread of its process is blocked. A thread that waits depends
+  /// on the peer's threads too where the peer's wait is its device's.
   Stuck stuck(uint64_t ticket) const;
   /// The chain of waits, as far as it is known: "rank 0 of world waits in barrier(), call 3, for rank 1, which …".
   std::string follow(uint64_t ticket) const;

@@ -1,5 +1,6 @@
 // Windows in memory of GPUs: each call, between threads and between processes, on streams and without, in groups.
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "windows/gpu_job.hpp"
@@ -260,6 +261,30 @@ TEST(GpuWindows, BesideCollectives) {
     stream.synchronize();
     EXPECT_TRUE(sum.all() == Bytes(64, static_cast<unsigned char>(me.ranks * (me.ranks + 1) / 2)));
   });
+}
+
+/// A thread that computes while its stream waits may still signal: that is no deadlock.
+TEST(GpuWindowSlow, AThreadIsFreeWhileItsStreamWaits) {
+  each_rank(
+      [](const Member& me) {
+        const GpuStream stream;
+        const Part part(me, 64);
+        Bytes of_host(64);
+        tuttiWindow_t window = nullptr;
+        OK(tuttiWindowRegister(me.comm, of_host.data(), of_host.size(), &window));
+        if (me.rank == 1) {
+          OK(tuttiWaitSignal(0, 0, 1, part.window, stream.handle()));
+          const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);  // longer than deadlocks need
+          while (std::chrono::steady_clock::now() < end) continue;
+          OK(tuttiSignal(0, 0, window, nullptr));
+        } else {
+          OK(tuttiWaitSignal(1, 0, 1, window, nullptr));
+          OK(tuttiSignal(1, 0, part.window, stream.handle()));
+        }
+        stream.synchronize();
+        OK(tuttiWindowDeregister(window));
+      },
+      2);
 }
 
 }  // namespace

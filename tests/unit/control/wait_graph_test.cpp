@@ -104,6 +104,35 @@ TEST(WaitGraph, RanksInTheSameCallAreComparedByTicket) {
   EXPECT_TRUE(WaitGraph({first, second}).stuck(100).tickets.empty());
 }
 
+/// Rank 0's thread waits for rank 1, whose stream waits for rank 0.
+struct ThreadAndStream {
+  ProcessWaits first{.process = 10, .free = 0, .age_ms = 100, .waits = {wait(100, kWorld, 0, {{1, 11, 101}})}};
+  ProcessWaits second{.process = 11, .free = 0, .age_ms = 300, .waits = {wait(101, kWorld, 1, {{0, 10, 100}})}};
+  ThreadAndStream() { second.waits[0].on_device = 1; }
+  Stuck stuck() const { return WaitGraph({first, second}).stuck(100); }
+};
+
+TEST(WaitGraph, AThreadDependsOnThePeersThreadsWhoseStreamWaits) {
+  ThreadAndStream both;
+  EXPECT_EQ(both.stuck().tickets, (std::vector<uint64_t>{100, 101}));
+  EXPECT_EQ(both.stuck().age_ms, 300U) << "of what is known of its threads";
+  both.second.free = 1;
+  EXPECT_TRUE(both.stuck().tickets.empty()) << "it computes, and may signal afterwards";
+  both.first.waits[0].on_device = 1;
+  EXPECT_EQ(both.stuck().tickets, (std::vector<uint64_t>{100, 101}))
+      << "streams alone: threads cannot go ahead of them";
+}
+
+/// Rank 1's thread waits too: what it waits for counts, and not whether others of its process are free.
+TEST(WaitGraph, AllWaitsOfAnAwaitedRankCount) {
+  ThreadAndStream both;
+  both.second.free = 1;
+  both.second.waits.push_back(wait(102, kWorld, 1, {{0, 10, 100}}));
+  EXPECT_EQ(both.stuck().tickets, (std::vector<uint64_t>{100, 101, 102}));
+  both.second.waits[1].on = {{2, 12, 77}};
+  EXPECT_TRUE(both.stuck().tickets.empty()) << "rank 2 may let it go on";
+}
+
 // ---- replies between processes
 
 TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {

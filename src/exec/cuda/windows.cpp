@@ -69,6 +69,7 @@ WindowCalls::~WindowCalls() {
   try {
     const WithContext with(device_.context());
     if (own_ != nullptr) driver().cuStreamDestroy(own_);
+    if (before_ != nullptr) driver().cuEventDestroy(before_);
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
 }
@@ -99,6 +100,9 @@ std::unique_ptr<CudaWindow> WindowCalls::make(uint64_t number, void* memory, uin
     tutti::cuda::check(driver().cuStreamCreateWithPriority(&own_, CU_STREAM_NON_BLOCKING, 0),
                        "a stream cannot be made");
   }
+  if (before_ == nullptr) {
+    tutti::cuda::check(driver().cuEventCreate(&before_, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
+  }
   const bool flushes = attribute(device_, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES) != 0;
   wait_flags_ = flushes ? CU_STREAM_WAIT_VALUE_FLUSH : 0;
   const auto own = std::make_shared<OwnPart>(device_, memory, bytes, wireup.ranks(), for_processes);
@@ -111,7 +115,7 @@ void WindowCalls::run(CudaWindow& window, const WindowCall& call) {
   const WithContext with(device_.context());
   if (window.parts_ == nullptr) refuse(Code::InvalidUsage, "the window is not mapped");
   const auto stream = call.stream == nullptr ? CU_STREAM_LEGACY : static_cast<CUstream>(call.stream);
-  around_.streams.check(stream);
+  if (stream != CU_STREAM_LEGACY) around_.streams.check(stream);
   refuse_capture(stream);
   check_call(window, call);
   around_.start_held();
@@ -135,7 +139,7 @@ void WindowCalls::count(CudaWindow& window, uint64_t number) const {
 void WindowCalls::run_to_end(CudaWindow& window, const WindowCall& call) {
   const uint64_t number = around_.calls.next(1);  // those before have ended
   if (call.what == What::WaitSignal) return await_signal(window, call, number);
-  wait_until([] { return tutti::cuda::driver().cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY; });
+  await_default_stream();
   if (is_use(call)) {
     const UserStream on = around_.streams.get(own_);
     WindowCall without_signal = call;
@@ -147,6 +151,12 @@ void WindowCalls::run_to_end(CudaWindow& window, const WindowCall& call) {
   if (call.what != What::Signal && call.what != What::PutSignal) return;
   PeerPart& part = window.of(call.peer);
   store(part.line->arrived[call.signal], ++part.sent[call.signal]);
+}
+
+/// It waits for all blocking streams. To ask it whether it has work would not wait for them.
+void WindowCalls::await_default_stream() const {
+  tutti::cuda::check(driver().cuEventRecord(before_, CU_STREAM_LEGACY), "an event cannot be recorded");
+  wait_until([&] { return driver().cuEventQuery(before_) != CUDA_ERROR_NOT_READY; });
 }
 
 /// The host looks at the word itself.
@@ -164,6 +174,11 @@ void WindowCalls::refuse_capture(CUstream stream) const {
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr);
   if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+    refuse(Code::InvalidUsage,
+           "another stream of this process is being captured in a graph, which work on the default stream would "
+           "invalidate: use a stream that was made with cudaStreamNonBlocking, or end the capture before");
+  }
   refuse(Code::InvalidUsage,
          "calls on windows cannot be captured in a graph, which would repeat the numbers of their signals");
 }

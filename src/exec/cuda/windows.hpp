@@ -59,6 +59,7 @@ class WindowCalls {
   void await_signal(CudaWindow& window, const WindowCall& call, uint64_t number);
   uint64_t note_wait(CudaWindow& window, const WindowCall& call, uint64_t number);
   void count(CudaWindow& window, uint64_t number) const;
+  void await_default_stream() const;
   void refuse_capture(CUstream stream) const;
   void check_call(const CudaWindow& window, const WindowCall& call) const;
   void check_local(const void* data, uint64_t bytes, const char* what, const WindowCall& call) const;
@@ -76,9 +77,10 @@ class WindowCalls {
   const std::shared_ptr<WindowWaits> waits_;
   const Surroundings around_;
   const std::shared_ptr<ServedParts> served_;
-  LoadedKernel atomic_;      // with the first window
-  CUstream own_ = nullptr;   // likewise: of calls that return when they have ended
-  unsigned wait_flags_ = 0;  // of a stream's wait, beside the comparison
+  LoadedKernel atomic_;       // with the first window
+  CUstream own_ = nullptr;    // likewise: of calls that return when they have ended, …
+  CUevent before_ = nullptr;  // … after what the default stream waits for
+  unsigned wait_flags_ = 0;   // of a stream's wait, beside the comparison
 };
 
 class CudaWindow final : public BackendWindow {

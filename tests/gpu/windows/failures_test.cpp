@@ -62,6 +62,24 @@ TEST(GpuWindowMistakes, AreRefusedAtTheCall) {
       2);
 }
 
+TEST(GpuWindowMistakes, ACallWithoutAStreamWhileAnotherStreamIsCaptured) {
+  if (count_gpus() < 2) GTEST_SKIP() << "it takes two GPUs: streams of one would be each other's";
+  each_rank(
+      [](const Member& me) {
+        const Part part(me, 64);
+        CUstream blocking = nullptr;
+        CUDA_OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+        CUDA_OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        refused(tuttiSignal(me.next(), 0, part.window, nullptr), tuttiInvalidUsage,
+                "another stream of this process is being captured");
+        CUgraph graph = nullptr;
+        if (cuStreamEndCapture(blocking, &graph) == CUDA_SUCCESS) cuGraphDestroy(graph);  // or it was invalidated
+        CUDA_OK(cuStreamDestroy(blocking));
+        OK(tuttiSignal(me.next(), 0, part.window, nullptr));
+      },
+      2);
+}
+
 TEST(GpuWindowMistakes, OfOneRankAtARegistrationAreTheErrorOfAll) {
   each_rank(
       [](const Member& me) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "windows/gpu_job.hpp"
 
@@ -110,6 +111,30 @@ TEST(GpuWindows, GetsWhatWasPutByAnother) {
     EXPECT_TRUE(target.get(8, kBytes - 1) == expected);
     EXPECT_TRUE(target.get(0, 8) == Bytes(8, kPoison) && target.get(kBytes + 7, 9) == Bytes(9, kPoison));
     me.meet();
+  });
+}
+
+/// As the default stream does, such a call follows what blocking streams have.
+TEST(GpuWindows, ACallWithoutAStreamFollowsBlockingStreams) {
+  each_rank([](const Member& me) {
+    constexpr size_t kBytes = 333;
+    const Memory source(me, kBytes);
+    const Part part(me, kBytes);
+    CUstream blocking = nullptr;
+    CUDA_OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    me.meet();
+    CUDA_OK(cuLaunchHostFunc(
+        blocking,
+        [](void*) {
+          for (int turn = 0; turn < 3000; ++turn) std::this_thread::yield();
+        },
+        nullptr));
+    CUDA_OK(cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(source.at()), static_cast<unsigned char>(10 + me.rank),
+                            kBytes, blocking));
+    OK(tuttiPutSignal(source.at(), kBytes, me.next(), 0, 0, part.window, nullptr));
+    OK(tuttiWaitSignal(me.previous(), 0, 1, part.window, nullptr));
+    EXPECT_TRUE(part.memory.all() == Bytes(kBytes, static_cast<unsigned char>(10 + me.previous())));
+    CUDA_OK(cuStreamDestroy(blocking));
   });
 }
 

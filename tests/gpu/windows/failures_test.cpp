@@ -1,7 +1,5 @@
 // Windows in memory of GPUs that cannot end well: mistakes lose nothing, every stream ends, and the communicator says
 // why.
-#include <sys/wait.h>
-
 #include <atomic>
 #include <csignal>
 #include <thread>
@@ -152,6 +150,7 @@ TEST(GpuWindowRefused, AtomicStepsOverPcie) {
 // ---- failures
 
 constexpr uint64_t kNever = 5;  // signals that nobody sends
+constexpr int kMany = 3000;     // turns in which another thread gets far, if nothing holds it
 
 /// Rank 0's stream waits for rank 1, which does something else.
 void while_rank_0_waits(tuttiResult_t result, const std::vector<std::string>& says, double timeout,
@@ -291,8 +290,8 @@ TEST(GpuWindowFailures, AnAbortEndsAWaitWithoutAStream) {
 
 /// A deregistration waits for what streams still do with the window, of all ranks.
 TEST(GpuWindowFailures, ADeregistrationWaitsForCallsUnderWay) {
-  static std::atomic<bool> released, done;
-  released = done = false;
+  static std::atomic<bool> enqueued, ended, done, done_before;
+  enqueued = ended = done = done_before = false;
   each_rank(
       [](const Member& me) {
         const Memory source(me, 4096), memory(me, 4096);
@@ -304,19 +303,19 @@ TEST(GpuWindowFailures, ADeregistrationWaitsForCallsUnderWay) {
           CUDA_OK(cuLaunchHostFunc(
               stream.get(),
               [](void*) {
-                while (!released) std::this_thread::yield();
+                while (!enqueued) std::this_thread::yield();
+                for (int turn = 0; turn < kMany; ++turn) std::this_thread::yield();
+                done_before = done.load();
+                ended = true;
               },
               nullptr));
           OK(tuttiPut(source.at(), 4096, 1, 0, window, stream.handle()));
-          std::thread([] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-            EXPECT_FALSE(done);
-            released = true;
-          }).detach();
+          enqueued = true;
         }
         OK(tuttiWindowDeregister(window));
         done = true;
-        EXPECT_TRUE(released);
+        EXPECT_TRUE(ended);
+        EXPECT_FALSE(done_before);
         if (me.rank == 1) {
           EXPECT_TRUE(memory.all() == Bytes(4096, 7));
         }

@@ -74,17 +74,19 @@ void WindowWaits::release() const {
 
 void release_until(const tutti::cuda::Device& device, const std::shared_ptr<WindowWaits>& waits, uint64_t ended,
                    std::shared_ptr<void> memory) {
-  const auto work = [&device, waits, ended, memory = std::move(memory)]() mutable {
+  auto* const kept = new std::shared_ptr<void>(std::move(memory));  // in use: never freed if there is no thread
+  const auto work = [&device, waits, ended, kept] {
+    const std::unique_ptr<std::shared_ptr<void>> freed_at_the_end(kept);
     while (waits->ended() < ended && device.stream().failure().empty()) {
       waits->release();
       std::this_thread::sleep_for(kTurn);
     }
-    memory.reset();
   };
   try {
     start_thread(work).detach();
   } catch (const std::exception& error) {
-    log_warn("cuda: calls on windows that are still enqueued would wait for ever: {}", error.what());
+    log_warn("cuda: calls on windows that are still enqueued would wait for ever, and what they use is never freed: {}",
+             error.what());
   }
 }
 

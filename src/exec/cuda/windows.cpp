@@ -123,11 +123,14 @@ void WindowCalls::run(CudaWindow& window, const WindowCall& call) {
   const UserStream on = around_.streams.get(stream);
   const uint64_t number = around_.calls.next(kMaxWindowCallsAhead);
   around_.streams.follow_last(on);
+  begin_use(window, call);
+  count(window, number);
   enqueue(window, call, on, number);
   around_.streams.called(on);
-  count(window, number);
 }
 
+/// Before it is enqueued: of one that is enqueued in part, since the driver fails, a copy may run, so that what it uses
+/// is kept.
 void WindowCalls::count(CudaWindow& window, uint64_t number) const {
   window.last_ = number;
   around_.calls.add();
@@ -144,8 +147,9 @@ void WindowCalls::run_to_end(CudaWindow& window, const WindowCall& call) {
     const UserStream on = around_.streams.get(own_);
     WindowCall without_signal = call;
     if (call.what == What::PutSignal) without_signal.what = What::Put;
-    enqueue(window, without_signal, on, number);
+    begin_use(window, without_signal);
     count(window, number);
+    enqueue(window, without_signal, on, number);
     if (!wait_until([&] { return waits_->ended() >= number; })) refuse_after_failure();
   }
   if (call.what != What::Signal && call.what != What::PutSignal) return;
@@ -240,19 +244,23 @@ void WindowCalls::refuse_if_closed(const CudaWindow& window, Rank peer) const {
   throw_error(Code::InvalidUsage, "rank {} has deregistered the window of call {}", peer, window.number_);
 }
 
+/// Of two threads, each of which stores its word, then reads the other's, one sees the other's.
+void WindowCalls::begin_use(CudaWindow& window, const WindowCall& call) const {
+  if (!is_use(call)) return;
+  PeerPart& part = window.of(call.peer);
+  store(part.line->begun, part.uses + 1);
+  if (load(part.line->closed) != 0) {
+    store(part.line->begun, part.uses);
+    refuse_if_closed(window, call.peer);
+  }
+  ++part.uses;
+}
+
 void WindowCalls::enqueue(CudaWindow& window, const WindowCall& call, const UserStream& on, uint64_t number) {
   CopyStream stream(on.stream);
   if (call.what == What::WaitSignal) wait_signal(window, call, stream, number);
   if (is_use(call) || call.what == What::Signal) {
     PeerPart& part = window.of(call.peer);
-    if (is_use(call)) {  // of two threads, each of which stores its word, then reads the other's, one sees the other's
-      store(part.line->begun, part.uses + 1);
-      if (load(part.line->closed) != 0) {
-        store(part.line->begun, part.uses);
-        refuse_if_closed(window, call.peer);
-      }
-      ++part.uses;
-    }
     const CUdeviceptr there = part.memory + call.offset;
     if (is_put(call)) stream.copy(there, reinterpret_cast<CUdeviceptr>(call.source), call.bytes);
     if (call.what == What::Get) stream.copy(reinterpret_cast<CUdeviceptr>(call.into), there, call.bytes);

@@ -59,6 +59,7 @@ class WindowCalls {
   void await_signal(CudaWindow& window, const WindowCall& call, uint64_t number);
   uint64_t note_wait(CudaWindow& window, const WindowCall& call, uint64_t number);
   void count(CudaWindow& window, uint64_t number) const;
+  void begin_use(CudaWindow& window, const WindowCall& call) const;
   void await_default_stream() const;
   void refuse_capture(CUstream stream) const;
   void check_call(const CudaWindow& window, const WindowCall& call) const;

@@ -207,8 +207,9 @@ void WindowCalls::check_call(const CudaWindow& window, const WindowCall& call) c
     }
     if (!part.has_atomics) {
       throw_error(Code::InvalidUsage,
-                  "{} makes no atomic steps in the memory of rank {}'s GPU: NVLink does not join them", device_.name(),
-                  call.peer);
+                  "{} makes no atomic steps in the memory of rank {}'s GPU: as far as this process sees, NVLink does "
+                  "not join them",
+                  device_.name(), call.peer);
     }
     if (call.into != nullptr) check_local(call.into, sizeof(uint64_t), "the word for what was there before", call);
   }

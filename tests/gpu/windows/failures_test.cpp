@@ -139,7 +139,7 @@ TEST(GpuWindowRefused, AtomicStepsOverPcie) {
       [&](const Member& me) {
         const Part part(me, 64);
         refused(tuttiAtomicAdd(1, nullptr, me.next(), 0, part.window, nullptr), tuttiInvalidUsage,
-                "NVLink does not join");
+                "as far as this process sees, NVLink does not join");
         OK(tuttiAtomicAdd(1, nullptr, me.rank, 0, part.window, nullptr));
         OK(tuttiSignal(me.next(), 0, part.window, nullptr));
         OK(tuttiWaitSignal(me.previous(), 0, 1, part.window, nullptr));

@@ -55,6 +55,24 @@ tuttiResult_t register_signals(ncclComm& comm, void* memory, size_t bytes, std::
   return tuttiSuccess;
 }
 
+/// Where all ranks have made so many, and no more.
+void deregister_all(std::vector<tuttiWindow_t>& made) {
+  for (const tuttiWindow_t window : made) (void)tuttiWindowDeregister(window);
+  made.clear();
+}
+
+/// Do streams count the signals of this window? All ranks have the same answer, also if one has no memory of its GPU
+/// left for it, and gave an empty part.
+bool is_on_device(const ncclComm& comm, tuttiWindow_t window) {
+  int ranks = 0;
+  if (tuttiCommCount(comm.comm, &ranks) != tuttiSuccess) return false;
+  for (int peer = 0; peer < ranks; ++peer) {
+    size_t bytes = 0;
+    if (tuttiWindowSize(window, peer, &bytes) == tuttiSuccess && bytes > 0) return true;
+  }
+  return false;
+}
+
 /// The windows that count signals. Ranks without a GPU give empty parts, which go with the others.
 ncclResult_t make_signals(ncclComm& comm) {
   {
@@ -63,13 +81,17 @@ ncclResult_t make_signals(ncclComm& comm) {
   }
   std::vector<tuttiWindow_t> made;
   void* const memory = comm.device >= 0 && has_driver() ? signal_memory(comm.device) : nullptr;
-  bool on_device = memory != nullptr;
-  tuttiResult_t result = register_signals(comm, memory, on_device ? kSignalBytes : 0, made);
+  tuttiResult_t result = register_signals(comm, memory, memory != nullptr ? kSignalBytes : 0, made);
   if (result == tuttiUnsupported) {  // on all ranks
-    on_device = false;
+    deregister_all(made);
     result = register_signals(comm, nullptr, 0, made);
   }
-  if (result != tuttiSuccess) return moved(result, &comm);
+  if (result != tuttiSuccess) {
+    const ncclResult_t failed = moved(result, &comm);
+    deregister_all(made);
+    return failed;
+  }
+  const bool on_device = !made.empty() && is_on_device(comm, made.front());
   const std::lock_guard lock(comm.mutex);
   comm.signals = std::move(made);
   comm.signals_on_device = on_device;
@@ -91,20 +113,22 @@ ncclResult_t register_hint(ncclComm_t comm, void* buffer, size_t size, ncclWindo
 ncclResult_t register_window(ncclComm_t comm, void* buffer, size_t size, bool on_device, ncclWindow_t* window) {
   ncclResult_t result = make_signals(*comm);
   if (result != ncclSuccess) return result;
-  if (on_device && !comm->signals_on_device) return register_hint(comm, buffer, size, window);
   tuttiWindow_t made = nullptr;
   const tuttiResult_t registered = tuttiWindowRegister(comm->comm, buffer, size, &made);
-  if (registered == tuttiUnsupported && on_device) {  // on all ranks
+  if (registered == tuttiUnsupported && (on_device || buffer == nullptr)) {  // on all ranks
     tuttiLog("info", (std::string("the window is a hint for collectives alone: ") + tuttiGetLastError()).c_str());
-    return register_hint(comm, buffer, size, window);
+    return on_device ? register_hint(comm, buffer, size, window) : ncclSuccess;
   }
   result = moved(registered, comm);
   if (result != ncclSuccess) return result;
   ncclComm::Window of{.buffer = buffer, .window = made, .is_on_device = on_device};
   *window = reinterpret_cast<ncclWindow_t>(made);
-  if (on_device && size > 0) result = add_buffer(comm, buffer, size, of.registration);
+  if (on_device && size > 0 && add_buffer(comm, buffer, size, of.registration) != ncclSuccess) {  // on this rank alone
+    tuttiLog("warn", (std::string("the window is of no use to collectives: ") + tuttiGetLastError()).c_str());
+    of.registration = 0;
+  }
   keep_window(*comm, *window, of);
-  return result;
+  return ncclSuccess;
 }
 
 ncclResult_t deregister_window(ncclComm_t comm, const ncclComm::Window& of) {

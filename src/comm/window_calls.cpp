@@ -250,9 +250,10 @@ void Communicator::close_window(Window& window) {
   window.parts.reset();
 }
 
-/// No rank frees its part before all have let go of it.
-void Communicator::deregister_device_window(Window& window, Deadline deadline) {
-  window.device->finish(Deadline::in(timeouts_.of_calls()));
+/// No rank frees its part before all have let go of it. Another rank's streams may take until `ended` to end its calls.
+void Communicator::deregister_device_window(Window& window, Deadline ended) {
+  window.device->finish(ended);
+  const Deadline deadline = Deadline::in(timeouts_.of_calls() + timeouts_.of_init());
   exchange({}, deadline);
   window.device->unmap();
   exchange({}, deadline);
@@ -267,7 +268,7 @@ void Communicator::deregister_window(Window& window) {
   try {
     const Deadline deadline = begin_control_call({.deregisters = true, .count = window.number});
     in_control_call([&] {
-      if (window.device != nullptr) return deregister_device_window(window, deadline);
+      if (window.device != nullptr) return deregister_device_window(window, Deadline::in(timeouts_.of_calls()));
       for (Rank peer = 0; peer < ranks(); ++peer) window.parts->flush(peer, timeouts_.of_init());
       exchange({}, deadline);  // all have flushed
     });

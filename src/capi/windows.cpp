@@ -161,7 +161,10 @@ tuttiResult_t tuttiWindowBarrier(tuttiWindow_t window, tuttiStream_t stream) {
     submit({.what = What::Flush, .peer = TUTTI_ALL_PEERS}, of, stream);
     comm::Call barrier{.spec = {.collective = Collective::Barrier}};
     const bool on_device = of.window->backend != comm::kHostBackend && stream != nullptr;
-    if (on_device) barrier.backend = of.window->backend, barrier.stream = stream;
+    if (on_device) {
+      barrier.backend = of.window->backend;
+      barrier.stream = stream;
+    }
     comm::submit(of.comm, barrier, on_device ? nullptr : stream_of(stream));
     submit({.what = What::Acquire}, of, stream);
   });

@@ -14,7 +14,8 @@ namespace {
 /// Memory that other ranks can write to as it lies.
 void check_part(const at::Tensor& part) {
   check_tensor("window", part);
-  demand(part.is_cpu(), "window", "the tensor must be the CPU's: windows in memory of GPUs are not supported yet");
+  demand(part.is_cpu(), "window",
+         "the tensor must be the CPU's: tutti_torch does not support windows in memory of GPUs");
   demand(part.is_contiguous(), "window", "the tensor must be contiguous");
 }
 

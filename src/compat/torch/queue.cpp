@@ -14,6 +14,18 @@ namespace {
 /// The queue whose thread this is.
 thread_local const Queue* current = nullptr;
 
+/// Counts a task while it runs.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& pending) : pending_(pending) { pending_.fetch_add(1, std::memory_order_relaxed); }
+  ~Counted() { pending_.fetch_sub(1, std::memory_order_release); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& pending_;
+};
+
 }  // namespace
 
 void execute(Work& work, const Task& task) {
@@ -33,6 +45,7 @@ void Queue::run(const c10::intrusive_ptr<Work>& work, Task task, bool waits) {
     execute(*work, task);
   } else if (waits && idle()) {
     {
+      const Counted counted(pending_);
       const Interruptible call(comm_);
       execute(*work, task);
     }

@@ -22,7 +22,7 @@ class Queue {
   void run(const c10::intrusive_ptr<Work>& work, Task task, bool waits);
   /// The same for what reports in its own way; it must not throw.
   void launch(Task task);
-  /// Nothing is queued or runs.
+  /// Nothing is queued or runs, also on threads that wait.
   bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
   /// Waits until everything has run.
   void drain();

@@ -489,7 +489,9 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores, and other memory through the kernel, if it
  * permits that. Memory of other hosts they reach by RDMA, or over a stream to a thread of the process that has it
  * (docs/windows.md). All parts may lie in memory of GPUs of one host that reach each other: then calls run on streams
- * of CUDA, by copy engines; without a stream they return when they have ended.
+ * of CUDA, by copy engines; without a stream they return when they have ended. While such a window is registered or
+ * deregistered, nothing that waits for another rank may be pending on this process's GPUs: mapping memory may wait for
+ * it.
  *
  * Calls on a window are calls on its communicator, and run in their order: at once (stream NULL: they return when
  * `source` may be changed and `target` holds its bytes), on a stream, or at the end of a group, where those that wait
@@ -506,8 +508,8 @@ TUTTI_API tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size
  * destroyed. */
 TUTTI_API tuttiResult_t tuttiWindowDeregister(tuttiWindow_t window);
 /* *address: where the loads and stores of this process, or of this rank's GPU if the window lies in memory of GPUs,
- * reach `peer`'s part; NULL where they do not. Valid until
- * tuttiWindowDeregister. Order them by signals, or by atomic operations of the language. */
+ * reach `peer`'s part; NULL where they do not. Valid until tuttiWindowDeregister. Order them by signals, or by atomic
+ * operations of the language. */
 TUTTI_API tuttiResult_t tuttiWindowPeer(tuttiWindow_t window, int peer, void** address);
 /* *bytes: the size of `peer`'s part. */
 TUTTI_API tuttiResult_t tuttiWindowSize(tuttiWindow_t window, int peer, size_t* bytes);
@@ -535,7 +537,8 @@ TUTTI_API tuttiResult_t tuttiAtomicCompareSwap(uint64_t expected, uint64_t desir
 /* Returns when what this rank has put into peer's part, or with TUTTI_ALL_PEERS into all parts, is in place. */
 #define TUTTI_ALL_PEERS (-1)
 TUTTI_API tuttiResult_t tuttiFlush(int peer, tuttiWindow_t window, tuttiStream_t stream);
-/* tuttiFlush of all peers, then tuttiBarrier of the window's communicator. */
+/* tuttiFlush of all peers, then tuttiBarrier of the window's communicator. On a window in memory of GPUs all ranks pass
+ * a stream, or all pass NULL. */
 TUTTI_API tuttiResult_t tuttiWindowBarrier(tuttiWindow_t window, tuttiStream_t stream);
 
 #ifdef __cplusplus

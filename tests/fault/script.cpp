@@ -234,7 +234,9 @@ class Player {
       return tuttiWindowRegister(comms_[current_], nullptr, count * 8, &window_);
     }
     if (name == "window") {
-      return tuttiWindowRegister(comms_[current_], buffer(true, count, mapped), count * 8, &window_);
+      void* const part = buffer(true, count, mapped);
+      std::memset(part, kPart, count * 8);
+      return tuttiWindowRegister(comms_[current_], part, count * 8, &window_);
     }
     if (name == "put" || name == "put_signal") {
       words >> peer;
@@ -245,9 +247,9 @@ class Player {
     if (name == "get") {
       words >> count >> peer;
       auto* const into = static_cast<unsigned char*>(buffer(false, count, mapped));
-      std::memset(into, 1, count * 8);
+      std::memset(into, kPattern, count * 8);
       const tuttiResult_t result = tuttiGet(into, count * 8, peer, 0, window_, nullptr);
-      const bool right = into[0] == 0 && std::memcmp(into, into + 1, count * 8 - 1) == 0;
+      const bool right = into[0] == kPart && std::memcmp(into, into + 1, count * 8 - 1) == 0;
       return result == tuttiSuccess && !right ? tuttiInternalError : result;
     }
     if (name != "signal" && name != "wait_signal" && name != "flush") return std::nullopt;
@@ -270,7 +272,8 @@ class Player {
     for (auto& memory : mapped_[true]) visit(memory.data(), memory.size());
   }
 
-  static constexpr unsigned char kPattern = 0x5a;
+  static constexpr unsigned char kPart = 0xc3;     // a window's bytes from the start; a put writes zeros
+  static constexpr unsigned char kPattern = 0x5a;  // what memory is filled with afterwards
 
   tuttiResult_t fill() {
     each_output([](unsigned char* data, size_t bytes) { std::memset(data, kPattern, bytes); });

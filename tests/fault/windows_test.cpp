@@ -168,7 +168,7 @@ void stop_and_go_on(const Stage& stage, const std::string& call, const std::stri
   EXPECT_NE(stories[0][3].text.find(" s for a signal of rank 1"), std::string::npos) << stories[0][3].text;
   EXPECT_NE(stories[0][4].code, tuttiSuccess) << "rank 1 has not deregistered";
   EXPECT_EQ(stories[0][7].code, tuttiSuccess) << "its part was written after it was deregistered";
-  EXPECT_NE(stories[1].back().code, tuttiInternalError) << "a get has read what rank 0 wrote after it deregistered";
+  EXPECT_NE(stories[1].back().code, tuttiInternalError) << "a get has returned what the part has not held";
 }
 
 /// By transport, call and memory.

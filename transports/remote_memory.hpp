@@ -47,7 +47,8 @@ class RemoteWait {
 ///
 /// All may throw: what `wait` throws; Error(InvalidUsage) where the peer's device refuses the access, since the memory
 /// is exposed no more; PeerFailed where the peer's device does not answer; SystemError where this one fails. After an
-/// error no byte is moved any more, neither here nor there, and the queue can only be destroyed.
+/// error no byte of this rank's memory is read or written any more, and the queue can only be destroyed. Writes that it
+/// has sent may still be done at the peer, until that takes its key back.
 ///
 /// Order: an atomic step, a read and a flush see what was written before. Nothing else orders two calls.
 class RemoteQueue {

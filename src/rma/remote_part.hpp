@@ -23,8 +23,8 @@ class Connection {
 };
 
 /// One thread at a time uses it. The offsets are checked: the bytes lie in the part. `limit`: seconds that the peer may
-/// take. All throw Error(InvalidUsage) where the peer has deregistered the window, freed its memory, or left, which
-/// leaves all as it was; other errors name the peer, and its part cannot be used any more.
+/// take. All throw Error(InvalidUsage) where the peer has deregistered the window, left, or freed its memory (RDMA does
+/// not notice that), which leaves all as it was; other errors name the peer, and its part cannot be used any more.
 ///
 /// Order: over one connection, a signal arrives after the puts before it. What has been put over others the window
 /// flushes before it calls signal(). So one that sends some of its calls in another way, as it may, has them carried by

@@ -63,10 +63,8 @@ class Window {
     return use_bytes(peer, offset, source.size(), [&](std::byte* part) { move(part, source.data(), source.size()); });
   }
   [[gnu::always_inline]] bool try_get(std::span<std::byte> into, Rank peer, uint64_t offset) {
-    // If this process was stopped in the middle, the owner may have closed the part, and freed its memory: peers that
-    // have it mapped read zeros then.
     return use_bytes(peer, offset, into.size(), [&](std::byte* part) { move(into.data(), part, into.size()); }) &&
-           !is_closed(peer);
+           !was_closed(peer);
   }
   bool try_signal(Rank peer, uint32_t signal) {
     if (!is_at_hand(peer)) return false;
@@ -80,11 +78,12 @@ class Window {
     return true;
   }
   bool try_add(uint64_t operand, Rank peer, uint64_t offset, uint64_t& before) {
-    return use_word(peer, offset, [&](auto word) { before = word.fetch_add(operand); });
+    return use_word(peer, offset, [&](auto word) { before = word.fetch_add(operand); }) && !was_closed(peer);
   }
   bool try_compare_swap(uint64_t expected, uint64_t desired, Rank peer, uint64_t offset, uint64_t& before) {
     before = expected;
-    return use_word(peer, offset, [&](auto word) { word.compare_exchange_strong(before, desired); });
+    return use_word(peer, offset, [&](auto word) { word.compare_exchange_strong(before, desired); }) &&
+           !was_closed(peer);
   }
   bool try_flush(Rank peer) const { return is_at_hand(peer); }  // what loads and stores have done is in place
 
@@ -111,6 +110,12 @@ class Window {
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
   bool is_closed(Rank rank) const { return peers_[rank].line->closed.load(std::memory_order_acquire) != Closed::No; }
+  /// What was read before may not be the part's: if this process was stopped in the middle of a use, the owner may have
+  /// closed the part, and freed its memory, which peers that have it mapped read as zeros then.
+  bool was_closed(Rank rank) const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // plain loads before it do not pass the next one
+    return is_closed(rank);
+  }
   /// Loads and stores reach the peer's part, it is not closed, and nothing is under way to the peer otherwise.
   bool is_at_hand(Rank rank) const {
     return peers_[rank].line != nullptr && !is_closed(rank) && !connections_.are_dirty(rank);

@@ -168,10 +168,11 @@ std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t byt
     });
     const std::string kind = kind_of_parts(all);  // throws on all ranks if one cannot take part
     if (kind.empty()) {
-      map_host_window(*window, all, deadline);
+      on_all_ranks([&] { return map_host_window(*window, all, deadline), std::string(); }, deadline);
     } else {
-      for (size_t i = 1; i < on_.size(); ++i)
-        window->backend = kind == on_[i]->name() ? static_cast<uint8_t>(i) : window->backend;
+      for (size_t i = 1; i < on_.size(); ++i) {
+        if (kind == on_[i]->name()) window->backend = static_cast<uint8_t>(i);
+      }
       map_device_window(*window, memory, bytes, deadline);
     }
     leave_control_call();

@@ -90,7 +90,7 @@ void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
   if (part.close(why)) return;
   log_error(
       "rank {}: another rank may still write to a window's memory: it is in the middle of a copy, and the system "
-      "refuses new pages, or the memory shares pages with other data",
+      "refuses new pages, or the memory shares pages with other data or another window",
       rank);
 }
 

@@ -142,8 +142,9 @@ bool OwnPart::close(Closed why) {
 bool OwnPart::cut_off() try {
   SharedMemory& shared = SharedMemory::of_this_process();
   const link::SharedRegion region = shared.find(memory_, part_.bytes);
-  if (region.id == 0) return false;
+  if (region.id == 0 || region.pages >= region.pages_end) return false;
   const auto bytes = static_cast<size_t>(region.pages_end - region.pages);
+  if (within(region.pages, bytes)) return false;  // new pages would be lost for peers that have another part mapped
   const std::vector<unsigned char> kept(region.pages, region.pages_end);
   if (!shared.renew(region.pages, region.pages_end)) return false;
   std::memcpy(const_cast<unsigned char*>(region.pages), kept.data(), bytes);

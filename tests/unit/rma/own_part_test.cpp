@@ -63,6 +63,28 @@ TEST(OwnPart, IsWrittenByCmaUntilItIsClosed) {
   EXPECT_EQ(word, 5u);
 }
 
+/// (A rank of a process that is stopped uses each part.)
+TEST(OwnPart, KeepsPagesThatOtherDataOrAnotherOpenPartHas) {
+  link::SharedMemory& shared = link::SharedMemory::of_this_process();
+  const uint64_t page = link::page_bytes(), bytes = 16 * page;
+  auto* const memory = static_cast<unsigned char*>(shared.allocate(bytes));
+  if (shared.find(memory, bytes).id == 0) GTEST_SKIP() << "this system has no memory that other processes can map";
+  const auto whole = OwnPart::make({"a communicator", 0, 1}, memory, bytes, {0, 0});
+  const auto page_of_it = OwnPart::make({"a communicator", 0, 2}, memory + 15 * page, page, {0, 0});
+  const auto word = OwnPart::make({"a communicator", 0, 3}, memory + 100, 8, {0, 0});
+  const Use uses[] = {Use(whole->from(1)), Use(word->from(1))};
+  memory[0] = 7;
+  {
+    const std::jthread first([&] { EXPECT_FALSE(whole->close()); }), second([&] { EXPECT_FALSE(word->close()); });
+  }
+  EXPECT_NE(shared.find(memory, bytes).id, 0u) << "peers of the part that is open have other pages";
+  EXPECT_TRUE(page_of_it->close());
+  EXPECT_TRUE(whole->close()) << "no other part is open";
+  EXPECT_EQ(shared.find(memory, bytes).id, 0u);
+  EXPECT_EQ(memory[0], 7);
+  shared.release(memory);
+}
+
 /// (A rank that was stopped may look at it when it continues.)
 TEST(OwnPart, ThatIsGoneIsClosedForThoseThatHaveItsSignalsMapped) {
   auto part = OwnPart::make({"a communicator", 0, 1}, nullptr, 0, {0, 0});

@@ -118,7 +118,7 @@ void WindowServices::find_device(const Fabric& fabric) {
     std::string& why = why_not[static_cast<size_t>(peer)];
     const transports::TransportEntry& entry = fabric.entry_to(peer);
     if (entry.remote_memory == nullptr) {
-      why = fmt::format("transport {} has no RDMA that a device keeps within the part", entry.name);
+      why = fmt::format("transport {} has no RDMA whose bounds a device checks", entry.name);
       continue;
     }
     try {
@@ -222,8 +222,8 @@ void Communicator::map_device_window(Window& window, void* memory, uint64_t byte
   }
   const std::vector<std::string> parts = on_all_ranks(
       [&] {
-        BackendCalls& on = *on_[window.backend];
         if (window.backend == kHostBackend) throw Error(Code::Unsupported, "this process has no such memory");
+        BackendCalls& on = *on_[window.backend];
         on.check_served(rank(), title());
         window.device = on.backend().make_window(window.number, memory, bytes);
         return window.device->part();

@@ -30,13 +30,14 @@ bool RdmaConnection::is_usable(double limit) {
     auto queue = device_.make_queue(peer_);
     queue->connect(channel.connect(queue->offer(), deadline));
     queue_ = std::move(queue);
-    log_info("windows reach rank {} by RDMA ({})", peer_, device_.name());
+    log_info("rank {}: windows reach rank {} by RDMA ({})", connections_.wireup().rank(), peer_, device_.name());
   } catch (const Error& error) {
     const bool lacks_device =
         error.code() == Code::Unsupported || error.code() == Code::SystemError || error.code() == Code::OutOfMemory;
     if (!lacks_device) throw;
     is_refused_ = true;
-    log_warn("windows send requests to rank {}, though {} is there: {}", peer_, device_.name(), error.what());
+    log_warn("rank {}: windows send requests to rank {}, though {} is there: {}", connections_.wireup().rank(), peer_,
+             device_.name(), error.what());
   }
   return !is_refused_;
 }

@@ -26,12 +26,14 @@ void Connections::use_rdma(transports::RemoteMemory* device, std::vector<std::st
 }
 
 void Connections::drain_rdma(double limit) {
-  for (const Peer& peer : peers_) {
-    if (peer.rdma == nullptr) continue;
+  const Deadline deadline = Deadline::in(limit);
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank].rdma == nullptr) continue;
     try {
-      peer.rdma->flush_if_dirty(limit);
+      peers_[rank].rdma->flush_if_dirty(deadline.left());
     } catch (const Error& error) {
-      log_debug("windows: {}", error.what());
+      if (error.code() == Code::InvalidUsage) continue;  // the peer has left, and its parts with it
+      log_warn("rank {}: what it has put to rank {} may not be in place: {}", wireup_.rank(), rank, error.what());
     }
   }
 }

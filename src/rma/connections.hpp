@@ -41,7 +41,8 @@ class Connections {
   /// The queue pair to the peer; null: the device does not reach it.
   RdmaConnection* rdma(Rank peer) const { return peers_[static_cast<size_t>(peer)].rdma.get(); }
   const std::string& why_no_rdma(Rank peer) const { return peers_[static_cast<size_t>(peer)].why_no_rdma; }
-  /// What devices have been given to write is in place when it returns, where that is possible.
+  /// What devices have been given to write is in place when it returns, or the log says what is not. `limit`: seconds
+  /// that all peers together may take.
   void drain_rdma(double limit);
   /// Another connection to the peer, which is counted from now on.
   void add(Rank peer, Connection& connection) { peers_[static_cast<size_t>(peer)].all.push_back(&connection); }

@@ -82,7 +82,10 @@ void CmaPart::throw_failed(std::span<const std::byte> bytes, int error) const {
     throw_error(Code::InvalidArgument, "the {} bytes at {} are not in this process's memory", bytes.size(),
                 static_cast<const void*>(bytes.data()));
   }
-  throw_unmapped(peer_, window_);
+  throw_error(Code::InvalidUsage,
+              "rank {} has freed its part of the window of call {} before it deregistered it, or this process may not "
+              "read, or for a get write, the {} bytes at {}",
+              peer_, window_, bytes.size(), static_cast<const void*>(bytes.data()));
 }
 
 void CmaPart::put(std::span<const std::byte> source, uint64_t offset, double limit) {

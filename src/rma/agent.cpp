@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -164,7 +165,7 @@ class Agent::Client {
     Outcome outcome = Outcome::Done;
     try {
       text_ = target_->accept(from_, text_);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // also no memory: it must not end this thread
       outcome = Outcome::Refused;
       text_ = error.what();
     }

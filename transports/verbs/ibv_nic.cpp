@@ -86,7 +86,8 @@ class IbvNic final : public Nic {
     }
     QueuePair pair = make_pair(needs.works, needs.receives, info_.max_inline);
     if (pair == nullptr) fail("cannot make a queue pair");
-    return std::make_unique<IbvQueue>(port_, domain_.get(), queues_, std::move(pair), needs);
+    return std::make_unique<IbvQueue>(port_, domain_.get(), queues_, std::move(pair), needs,
+                                      info_.atomics != RemoteAtomics::None);
   }
 
   int poll(Completion* into, int most) override {

@@ -16,14 +16,14 @@ constexpr uint8_t kTimeout = 18, kRetries = 7;
 // A peer has posted receives for all notices that the protocol permits. One without is waited for 6 · 164 ms.
 constexpr uint8_t kNotReadyTimer = 28, kNotReadyRetries = 6;
 
-int access_of(PeerAccess access) {
+int access_of(PeerAccess access, bool atomics) {
   switch (access) {
     case PeerAccess::None:
       return 0;
     case PeerAccess::Write:
       return IBV_ACCESS_REMOTE_WRITE;
     case PeerAccess::All:
-      return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+      return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
   }
   return 0;
 }
@@ -62,7 +62,7 @@ void set_remote(const Work& work, ibv_send_wr& request) {
 
 }  // namespace
 
-IbvQueue::IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair, const QueueNeeds& needs)
+IbvQueue::IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair, const QueueNeeds& needs, bool atomics)
     : port_(port),
       all_(all),
       pair_(std::move(pair)),
@@ -77,7 +77,7 @@ IbvQueue::IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair
   to.qp_state = IBV_QPS_INIT;
   to.pkey_index = port_.pkey_index;
   to.port_num = port_.number;
-  to.qp_access_flags = static_cast<unsigned>(access_of(needs.access));
+  to.qp_access_flags = static_cast<unsigned>(access_of(needs.access, atomics));
   modify(to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "set up");
   all_[receive_id_ >> 32] = this;
 }

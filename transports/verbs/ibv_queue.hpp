@@ -17,7 +17,8 @@ using Queues = std::map<uint64_t, IbvQueue*>;
 
 class IbvQueue final : public Queue {
  public:
-  IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair, const QueueNeeds& needs);
+  /// `atomics`: the device does atomic steps; others may refuse a queue pair whose peer may ask for them.
+  IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair, const QueueNeeds& needs, bool atomics);
   ~IbvQueue() override;
 
   QueueAddress address() const override { return {pair_->qp_num, first_}; }

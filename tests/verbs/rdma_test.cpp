@@ -336,8 +336,8 @@ TEST_F(Rdma, APeerReachesOnlyWhatIsExposed) {
   work.pieces[0] = {&word, sizeof word, 0};
   ASSERT_EQ(wrong->post(work), 0);
   verbs::Completion done;
-  while (intruder->poll(&done, 1) == 0) {
-  }
+  const Deadline limit = Deadline::in(kWaitLimit);
+  while (intruder->poll(&done, 1) == 0) ASSERT_FALSE(limit.passed());
   EXPECT_EQ(done.result, verbs::Completion::Result::Refused);
   EXPECT_TRUE(part.is_poisoned(0, 64));
 }

@@ -4,7 +4,8 @@
 //
 // The kernel knows the peer's process by a number, which may be given to another process when that one has ended. A
 // random word tells whether the number is right when the window is made. Later the end of a process fails the
-// communicator at once, and one that takes over its number would have to have a writable page where the gate was.
+// communicator within a second. A process that took over its number before that would have to have a writable page
+// where the gate was, to be written to. (To read the word in each get as well takes 0.2 us, a third of a short one.)
 #pragma once
 
 #include <array>

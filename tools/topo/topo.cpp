@@ -27,8 +27,8 @@ struct TopoOptions {
   double nvlink = 0;  // GB/s
   uint32_t hosts = 1;
   int ranks = 0;  // 0: as the topology has it
-  bool figures = false;
-  std::string weakest;  // a collective
+  bool figures = false, weakest = false;
+  std::string collective = "all_gather";  // of `weakest`
   std::vector<std::string> without;
 };
 
@@ -91,8 +91,8 @@ void show(const TopoOptions& options) {
     print_figures();
     return;
   }
-  if (!options.weakest.empty()) {
-    fmt::print("{}", weakest_text(topology_of(options), read_collective(options.weakest, "--weakest")));
+  if (options.weakest) {
+    fmt::print("{}", weakest_text(topology_of(options), read_collective(options.collective, "--collective")));
     return;
   }
   const bool of_job = options.import.empty() && options.ranks == 0 && options.hosts == 1 && is_in_job();
@@ -129,15 +129,16 @@ void add_topo(CLI::App& app) {
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
   command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");
   command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
-  command->add_option("--weakest", options->weakest, "what the loss of each link costs; of this collective at best")
-      ->type_name("COLLECTIVE")
-      ->expected(0, 1)
-      ->default_str("all_gather");
+  CLI::Option* const weakest =
+      command->add_flag("--weakest", options->weakest, "what the loss of each link costs a collective at best");
+  command->add_option("--collective", options->collective, "the collective of --weakest")
+      ->capture_default_str()
+      ->needs(weakest);
   add_without(*command, options->without);
   command->footer(
       "\"?\" marks a figure that is assumed, because it is unknown. docs/topology.md explains the output.\n"
       "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 -o "
-      "cluster.svg\n  tutti topo --import hgx.xml --hosts 2 --weakest all_reduce\n");
+      "cluster.svg\n  tutti topo --import hgx.xml --hosts 2 --weakest --collective all_reduce\n");
   command->callback([options] { show(*options); });
 }
 

@@ -258,11 +258,13 @@ TEST(Windows, KeepTheirMemoryFromBeingFreed) {
 /// (In one process ranks store, which nothing can stop.)
 TEST(WindowsOfProcesses, WhoseMemoryIsGoneRefuseTheCallThatWouldUseIt) {
   each_rank([](const Member& me) {
-    constexpr size_t kBytes = 64 << 10;
-    void* const part = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // The part begins a large range: what the process maps later takes the range's end first.
+    constexpr size_t kBytes = 64 << 10, kRange = 1 << 30;
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* const part = mmap(nullptr, kRange, PROT_READ | PROT_WRITE, kFlags, -1, 0);
     tuttiWindow_t window = nullptr;
     OK(tuttiWindowRegister(me.comm, part, kBytes, &window));
-    munmap(part, kBytes);
+    munmap(part, kRange);
     OK(tuttiBarrier(me.comm, nullptr));
     std::vector<char> mine(kBytes);
     const std::string gone = "rank " + std::to_string(me.next()) + " has freed its part of the window of call ";

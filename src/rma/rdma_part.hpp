@@ -1,8 +1,8 @@
 // Parts of ranks of other hosts, written and read by a device without their processors (RDMA).
 //
 // Puts, gets and signals to a peer take one queue pair. A signal is an atomic addition to the peer's line of signals:
-// by the rules of RDMA whoever sees it sees the writes before it. Atomic steps take the device only where they are
-// atomic with those of processors; else requests, after a flush of the queue pair.
+// by the rules of RDMA, a processor that sees it sees the writes before it. Atomic steps take the device only where
+// they are atomic with those of processors; else requests, after a flush of the queue pair.
 #pragma once
 
 #include <cstddef>

@@ -39,9 +39,9 @@ void check_nodes(const Graph& graph, std::span<const NodeId> nodes) {
 
 /// Of a link, in kB/s.
 Capacity capacity_of(const Graph& graph, const Link& link) {
-  if (link.gbps >= kLeastGbps && link.gbps <= kMostGbps) return std::llround(link.gbps * 1e6);
+  if (link.gbps >= kMinGbps && link.gbps <= kMaxGbps) return std::llround(link.gbps * 1e6);
   throw_error(Code::InvalidArgument, "the link {} – {} has {} GB/s; from {} to {} are possible", label(graph, link.a),
-              label(graph, link.b), link.gbps, kLeastGbps, kMostGbps);
+              label(graph, link.b), link.gbps, kMinGbps, kMaxGbps);
 }
 
 /// Finds the links that messages use, and numbers what they join.

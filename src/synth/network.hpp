@@ -28,8 +28,8 @@ using Capacity = int64_t;
 __extension__ using Wide = __int128;  ///< of products of two of them
 
 inline constexpr Rank kMaxRanks = 512;             ///< of a network
-inline constexpr double kLeastGbps = 1e-6;         ///< of a link: one kB/s; figures are rounded to whole kB/s
-inline constexpr double kMostGbps = 1e5;           ///< of a link: beyond, sums of products would overflow
+inline constexpr double kMinGbps = 1e-6;           ///< of a link: one kB/s; figures are rounded to whole kB/s
+inline constexpr double kMaxGbps = 1e5;            ///< of a link: beyond, sums of products would overflow
 inline constexpr uint32_t kMaxVertices = 1 << 14;  ///< of a network
 
 struct Arc {

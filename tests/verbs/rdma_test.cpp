@@ -27,10 +27,10 @@ using transports::RemoteQueue;
 using verbs::RdmaMemory;
 
 /// Ends a wait after so many looks, or never within a test's time.
-struct Patience final : transports::RemoteWait {
-  explicit Patience(int looks = 1 << 30) : left(looks) {}
+struct WaitLimit final : transports::RemoteWait {
+  explicit WaitLimit(int looks = 1 << 30) : left(looks) {}
   void check() override {
-    if (--left < 0 || limit.passed()) throw Error(Code::Timeout, "the test's patience");
+    if (--left < 0 || limit.passed()) throw Error(Code::Timeout, "the test's time limit");
   }
   int left;
   Deadline limit = Deadline::in(kWaitLimit);
@@ -98,7 +98,7 @@ class Rdma : public testing::Test {
   }
   std::unique_ptr<RdmaMemory> mine, theirs;
   std::unique_ptr<RemoteQueue> queue;
-  Patience wait;
+  WaitLimit wait;
 };
 
 constexpr uint64_t kSizes[] = {0,    1,    7,     8,     63,    64,    65,    219,   220,    221,    1000,  8191,
@@ -277,7 +277,7 @@ TEST_F(Rdma, AWaitThatIsEndedLeavesTheCallersMemoryAlone) {
   start({.lazy = 1u << 30});  // nothing moves
   Part part(*theirs, 100000);
   Payload into(100000, 0x33);
-  Patience little(10);
+  WaitLimit little(10);
   const auto read = [&] { queue->read(std::as_writable_bytes(std::span(into)), part.key, 0, little); };
   EXPECT_EQ(code_of(read), Code::Timeout);
   set_fake_nic_rules({.lazy = 1});

@@ -2,8 +2,8 @@
 // it with libibverbs; tests have a device in this process that reorders what the standard lets be reordered.
 //
 // A *notice* is 32 bits that a write delivers to the peer as a completion, after all earlier writes of the same queue
-// are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). An atomic step sees them too, and
-// whoever sees what it has stored sees them; and a read sees them. Nothing else orders writes. (InfiniBand
+// are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). An atomic step sees them too, and so
+// does a processor that reads what the step has stored; and a read sees them. Nothing else orders writes. (InfiniBand
 // Architecture Specification, volume 1, 9.5: an application may rely on the bytes of a write once one of these, a read
 // apart, has come after it.)
 #pragma once

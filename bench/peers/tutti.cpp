@@ -1,8 +1,10 @@
-// Ranks of Tutti.   tutti run -n N -- peer_tutti FOLDER plain|mapped     one rank
-//                   peer_tutti FOLDER threads N                          N ranks, one a thread
-// plain: malloc'ed buffers; mapped: from tuttiMemAlloc, which peers can map; threads can reach each other's anyway.
+// Ranks of Tutti.   tutti run -n N -- peer_tutti FOLDER plain|mapped|window   one rank
+//                   peer_tutti FOLDER threads N                               N ranks, one a thread
+// plain: malloc'ed buffers; mapped: from tuttiMemAlloc, which peers can map; window: such memory, made windows;
+// threads can reach each other's anyway.
 #include "tutti/tutti.h"
 
+#include <map>
 #include <thread>
 
 #include "play.hpp"
@@ -18,9 +20,11 @@ void check(tuttiResult_t result) {
   std::exit(1);
 }
 
+enum class Memory { Plain, Mapped, Window };
+
 class TuttiPeer {
  public:
-  TuttiPeer(tuttiComm_t comm, bool mapped) : comm_(comm), mapped_(mapped) {
+  TuttiPeer(tuttiComm_t comm, Memory memory) : comm_(comm), memory_(memory) {
     check(tuttiCommUserRank(comm, &rank_));
     check(tuttiCommCount(comm, &ranks_));
   }
@@ -29,18 +33,17 @@ class TuttiPeer {
   static void inputs_change(bool) {}
   void barrier() { check(tuttiBarrier(comm_, nullptr)); }
 
-  float* allocate(size_t count) const {
-    if (!mapped_) return peers::plain_memory(count);
+  float* allocate(size_t count) {
+    if (memory_ == Memory::Plain) return peers::plain_memory(count);
     void* memory = nullptr;
     check(tuttiMemAlloc(&memory, count * sizeof(float)));
+    if (memory_ == Memory::Window) check(tuttiWindowRegister(comm_, memory, count * sizeof(float), &windows_[memory]));
     return static_cast<float*>(memory);
   }
-  void release(float* memory) const {
-    if (mapped_) {
-      check(tuttiMemFree(memory));
-    } else {
-      std::free(memory);
-    }
+  void release(float* memory) {
+    if (memory_ == Memory::Plain) return std::free(memory);
+    if (memory_ == Memory::Window) check(tuttiWindowDeregister(windows_.extract(memory).mapped()));
+    check(tuttiMemFree(memory));
   }
 
   float* prepare(const Shape& shape, float* in, float* out) {
@@ -79,15 +82,16 @@ class TuttiPeer {
   }
 
   tuttiComm_t comm_;
-  bool mapped_;
+  Memory memory_;
+  std::map<void*, tuttiWindow_t> windows_;
   Collective what_ = Collective::Barrier;
   int rank_ = 0, ranks_ = 1;
   size_t count_ = 0, block_ = 0;
   float *in_ = nullptr, *out_ = nullptr;
 };
 
-void play(tuttiComm_t comm, const std::string& folder, bool mapped) {
-  TuttiPeer peer(comm, mapped);
+void play(tuttiComm_t comm, const std::string& folder, Memory memory) {
+  TuttiPeer peer(comm, memory);
   peers::Play<TuttiPeer>(peer, folder).run();
   check(tuttiCommDestroy(comm));
 }
@@ -101,7 +105,7 @@ void play_threads(const std::string& folder, int ranks) {
       peers::pin(rank);
       tuttiComm_t comm;
       check(tuttiCommInitRank(&comm, ranks, id, rank));
-      play(comm, folder, false);
+      play(comm, folder, Memory::Plain);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -111,17 +115,19 @@ void play_threads(const std::string& folder, int ranks) {
 
 int main(int argc, char** argv) {
   const std::string kind = argc > 2 ? argv[2] : "";
+  const std::map<std::string, Memory> memories = {
+      {"plain", Memory::Plain}, {"mapped", Memory::Mapped}, {"window", Memory::Window}};
   if (kind == "threads" && argc == 4) {
     play_threads(argv[1], std::atoi(argv[3]));
-  } else if ((kind == "plain" || kind == "mapped") && argc == 3) {
+  } else if (memories.count(kind) > 0 && argc == 3) {
     const char* rank = std::getenv("TUTTI_RANK");
     peers::pin(rank != nullptr ? std::atoi(rank) : 0);
     tuttiComm_t comm;
     check(tuttiCommInitEnv(&comm));
-    play(comm, argv[1], kind == "mapped");
+    play(comm, argv[1], memories.at(kind));
   } else {
-    std::fprintf(stderr,
-                 "usage: tutti run -n N -- peer_tutti FOLDER plain|mapped\n       peer_tutti FOLDER threads N\n");
+    std::fprintf(
+        stderr, "usage: tutti run -n N -- peer_tutti FOLDER plain|mapped|window\n       peer_tutti FOLDER threads N\n");
     return 2;
   }
   return 0;

@@ -157,7 +157,7 @@ def tally(cells, cores):
     return [cell for cell, met in judged if met is True], [cell for cell, met in judged if met is False]
 
 
-def mapped_tally(cells, cores, programs=("tutti-mapped", "tutti-threads")):
+def mapped_tally(cells, cores, programs=("tutti-mapped", "tutti-window", "tutti-threads")):
     """(met, missed) as (cell, program): memory that can be mapped against the ceiling."""
     judged = [((cell, name), cell.mapped_verdict(name, cores)) for cell in cells.values() for name in programs]
     return [one for one, met in judged if met is True], [one for one, met in judged if met is False]

@@ -32,11 +32,12 @@ class Program:
 
 
 def tutti(release):
-    """Process ranks with plain and with mapped memory, and ranks that are threads."""
+    """Process ranks with plain memory, with mapped memory and with windows in it, and ranks that are threads."""
     binary = f"{release}/bench/peer_tutti"
     run = (f"{release}/tools/tutti", "run", "-n", "{ranks}", "--", binary, "{folder}")
     return [Program("tutti", TUTTI, (*run, "plain")),
             Program("tutti-mapped", TUTTI, (*run, "mapped"), crowds=False),
+            Program("tutti-window", TUTTI, (*run, "window")),
             Program("tutti-threads", TUTTI, (binary, "{folder}", "threads", "{ranks}"), crowds=False)]
 
 

@@ -84,7 +84,7 @@ class FakeQueue final : public Queue {
   /// Sends the first work request, or not yet.
   void step() {
     if (wire().chance(3)) place_some();
-    if (posted_.empty() || !wire().chance(fake_nic_rules().lazy)) return;
+    if (posted_.empty() || held_ || !wire().chance(fake_nic_rules().lazy)) return;
     const Posted& first = posted_.front();
     if (failed_) return finish(Completion::Result::Flushed, "work request flushed");
     const auto found = wire().queues.find(peer_);
@@ -116,6 +116,7 @@ class FakeQueue final : public Queue {
     }
   }
   void deafen() { deaf_ = true; }
+  void hold() { held_ = true; }
   bool is_of(const std::deque<Completion>& device) const { return &into_ == &device; }
 
  private:
@@ -268,7 +269,7 @@ class FakeQueue final : public Queue {
   std::vector<Placement> placements_;
   uint32_t works_ = 0, receives_ = 0, retries_ = 0;
   uint64_t word_before_ = 0;  // of the atomic step under way
-  bool failed_ = false, deaf_ = false, stopped_ = false;
+  bool failed_ = false, deaf_ = false, held_ = false, stopped_ = false;
 };
 
 namespace {
@@ -373,6 +374,11 @@ FakeWorker::FakeWorker()
 void deafen_fake_queues() {
   const std::lock_guard lock(wire().mutex);
   for (auto& [number, queue] : wire().queues) queue->deafen();
+}
+
+void hold_fake_queue(uint32_t number) {
+  const std::lock_guard lock(wire().mutex);
+  wire().queues.at(number)->hold();
 }
 
 void raise_fake_events(const char* text, bool of_queues, bool fatal) {

@@ -41,6 +41,8 @@ void set_fake_nic_rules(const FakeNicRules& rules);
 uint32_t fake_regions();
 /// No queue answers any more, as when the network fails or the peers' queue pairs are destroyed.
 void deafen_fake_queues();
+/// Nothing of what this queue posts moves any more, and no completion comes, as long as a device tries again.
+void hold_fake_queue(uint32_t number);
 
 /// Work requests that devices have carried out or refused so far, but for those without bytes.
 uint64_t fake_works();

@@ -309,7 +309,6 @@ TEST_F(Rdma, SourcesAndTargetsThatCannotBeRegisteredAreCopied) {
   EXPECT_EQ(got, source);
 }
 
-/// Slots of the device's own memory are shared by all peers.
 TEST_F(Rdma, ManyPeersAreWrittenAndReadInTurn) {
   std::vector<std::unique_ptr<RemoteQueue>> queues;
   for (Rank rank = 2; rank < 50; ++rank) queues.push_back(connected(*mine, rank));
@@ -322,6 +321,24 @@ TEST_F(Rdma, ManyPeersAreWrittenAndReadInTurn) {
     queues[i]->read(std::as_writable_bytes(std::span(got)), part.key, i * 1000, wait);
     ASSERT_EQ(got, payload_of(i, 1000));
   }
+}
+
+/// Puts to a host that is gone return, as others do, until its slots are full; the device gives up seconds later.
+TEST_F(Rdma, PeersThatDoNotAnswerDelayNoOther) {
+  const auto also_silent = connected(*mine, 2), other = connected(*mine, 3);
+  Part part(*theirs, 4000);
+  const Payload source = payload_of(1, 1000);
+  const auto put = [&](RemoteQueue& to, int times) {
+    for (int i = 0; i < times; ++i) to.write(bytes_of(source), part.key, 0, wait);
+  };
+  for (RemoteQueue* silent : {queue.get(), also_silent.get()}) {
+    hold_fake_queue(verbs::read_rdma_greeting(silent->offer()).queue.number);
+    put(*silent, 16);
+  }
+  EXPECT_TRUE(part.is_poisoned(0, 4000));
+  put(*other, 100);
+  other->flush(part.key, wait);
+  EXPECT_EQ(std::memcmp(part.at(), source.data(), 1000), 0);
 }
 
 TEST_F(Rdma, APeerReachesOnlyWhatIsExposed) {

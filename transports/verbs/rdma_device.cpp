@@ -17,18 +17,10 @@ constexpr uint64_t kWordBytes = 4096;  // more than the words have
 }  // namespace
 
 RdmaDevice::RdmaDevice(std::unique_ptr<Nic> nic)
-    : nic_(std::move(nic)),
-      memory_(*nic_, nullptr, 0),
-      own_(*nic_, kSlots * kSlotBytes + kWordBytes, RegionUse::Data),
-      slots_(kSlots) {
-  for (uint32_t i = 0; i < kSlots; ++i) slots_[i].at = own_.data.get() + i * kSlotBytes;
-}
+    : nic_(std::move(nic)), memory_(*nic_, nullptr, 0), words_(*nic_, kWordBytes, RegionUse::Data) {}
 
 void RdmaDevice::remove(const RdmaQueue& queue) {
   std::erase_if(queues_, [&](const auto& entry) { return entry.second == &queue; });
-  for (Slot& slot : slots_) {
-    if (slot.user == &queue) slot.user = nullptr;
-  }
 }
 
 bool RdmaDevice::poll() {
@@ -68,14 +60,6 @@ void RdmaDevice::check_events() {
     if (event.fatal) throw_error(Code::SystemError, "the device of {} has failed: {}", info().name, event.text);
     log_warn("windows, {}: {}", info().name, event.text);
   }
-}
-
-RdmaDevice::Slot* RdmaDevice::free_slot() {
-  for (uint32_t i = 0; i < kSlots; ++i) {
-    Slot& slot = slots_[next_slot_++ % kSlots];
-    if (slot.user == nullptr || slot.user->is_done(slot.until)) return &slot;
-  }
-  return nullptr;
 }
 
 }  // namespace tutti::transports::verbs

@@ -1,11 +1,10 @@
-// The device as a rank uses it for its own accesses to peers' memory: one completion queue for all peers, the cache of
-// registrations of users' memory, and registered memory of its own through which short pieces are copied.
+// The device as a rank uses it for its own accesses to peers' memory: one completion queue for all peers, and the cache
+// of registrations of users' memory.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "transports/remote_memory.hpp"
 #include "transports/verbs/memory.hpp"
@@ -35,32 +34,18 @@ class RdmaDevice {
   /// One turn of a wait, after poll().
   void pause(uint32_t turn, RemoteWait& wait);
 
-  /// A part of the device's own memory, for one work request of a queue.
-  struct Slot {
-    unsigned char* at = nullptr;
-    const RdmaQueue* user = nullptr;  ///< that posted the work request; null: none
-    uint64_t until = 0;               ///< done when that queue has completed so many
-  };
-  static constexpr uint64_t kUntilReleased = ~uint64_t{0};
-  static constexpr uint64_t kSlotBytes = 8192;
-  static constexpr uint32_t kSlots = 32;
-  /// One that no work request uses; null: there is none now.
-  Slot* free_slot();
-  uint32_t slot_key() const { return own_.region->local_key; }
-
   /// Where atomic steps and flushes bring the word that was there: waited for, or not needed.
   uint64_t* result() const { return words(); }
   uint64_t* unused_result() const { return words() + 1; }
+  uint32_t result_key() const { return words_.region->local_key; }
 
  private:
-  uint64_t* words() const { return reinterpret_cast<uint64_t*>(own_.data.get() + kSlots * kSlotBytes); }
+  uint64_t* words() const { return reinterpret_cast<uint64_t*>(words_.data.get()); }
   void check_events();
 
   const std::unique_ptr<Nic> nic_;
   Memory memory_;
-  Buffer own_;  // slots, then words
-  std::vector<Slot> slots_;
-  uint32_t next_slot_ = 0;
+  Buffer words_;
   std::map<uint64_t, RdmaQueue*> queues_;
   uint64_t last_number_ = 0;
 };

@@ -50,6 +50,7 @@ RdmaQueue::RdmaQueue(RdmaDevice& device, Rank peer)
       peer_(peer),
       number_(device.next_number()),
       works_(std::min(kWorks, device.info().max_work)),
+      slots_(device.nic(), kSlots * kSlotBytes, RegionUse::Data),
       queue_(device.nic().make_queue({.receive_id = number_ << 32, .works = works_, .access = PeerAccess::None})) {
   device_.add(number_, *this);
 }
@@ -126,21 +127,21 @@ void RdmaQueue::post(Work work, RemoteWait& wait) {
   if (work.completes) asked_ = posted_;
 }
 
-RdmaDevice::Slot& RdmaQueue::take_slot(RemoteWait& wait) {
-  RdmaDevice::Slot* slot = nullptr;
-  await([&] { return (slot = device_.free_slot()) != nullptr; }, wait);
-  return *slot;
+/// Work requests complete in order, so the slot that was taken first is free first.
+uint32_t RdmaQueue::take_slot(RemoteWait& wait) {
+  const uint32_t slot = next_slot_++ % kSlots;
+  await([&] { return is_done(used_until_[slot]); }, wait);
+  return slot;
 }
 
 void RdmaQueue::post_from_slot(std::span<const std::byte> source, Work work, RemoteWait& wait) {
-  RdmaDevice::Slot& slot = take_slot(wait);
-  std::memcpy(slot.at, source.data(), source.size());
-  work.pieces[0] = {slot.at, static_cast<uint32_t>(source.size()), device_.slot_key()};
+  const uint32_t slot = take_slot(wait);
+  std::memcpy(slot_at(slot), source.data(), source.size());
+  work.pieces[0] = {slot_at(slot), static_cast<uint32_t>(source.size()), slots_.region->local_key};
   work.count = 1;
   work.completes = true;
   post(work, wait);
-  slot.user = this;
-  slot.until = posted_;
+  used_until_[slot] = posted_;
 }
 
 void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, uint64_t offset, RemoteWait& wait) {
@@ -152,8 +153,8 @@ void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, u
     work.count = 1;
     return post(work, wait);
   }
-  const auto region = bytes <= RdmaDevice::kSlotBytes ? nullptr : device_.memory().find(source.data(), bytes);
-  const uint64_t largest = region == nullptr ? RdmaDevice::kSlotBytes : device_.info().max_message;
+  const auto region = bytes <= kSlotBytes ? nullptr : device_.memory().find(source.data(), bytes);
+  const uint64_t largest = region == nullptr ? kSlotBytes : device_.info().max_message;
   for (uint64_t at = 0; at < bytes; at += largest) {
     const auto piece = source.subspan(at, std::min(largest, bytes - at));
     Work work = work_on(key, offset + at, Work::Kind::Write);
@@ -171,8 +172,7 @@ void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, u
 
 void RdmaQueue::read(std::span<std::byte> into, const RemoteKey& key, uint64_t offset, RemoteWait& wait) {
   const uint64_t bytes = into.size();
-  const auto region =
-      bytes <= RdmaDevice::kSlotBytes ? nullptr : device_.memory().find(into.data(), bytes, RegionUse::Data);
+  const auto region = bytes <= kSlotBytes ? nullptr : device_.memory().find(into.data(), bytes, RegionUse::Data);
   if (region == nullptr) return read_by_slots(into, key, offset, wait);
   const uint64_t largest = device_.info().max_message;
   for (uint64_t at = 0; at < bytes; at += largest) {
@@ -186,46 +186,32 @@ void RdmaQueue::read(std::span<std::byte> into, const RemoteKey& key, uint64_t o
   await_all(wait);
 }
 
-/// Several pieces at a time.
+/// As much at a time as the slots have room for.
 void RdmaQueue::read_by_slots(std::span<std::byte> into, const RemoteKey& key, uint64_t offset, RemoteWait& wait) {
-  struct Part {
-    std::span<std::byte> into;
-    RdmaDevice::Slot* slot = nullptr;
-  };
-  std::array<Part, RdmaDevice::kSlots / 2> parts;
-  for (uint64_t at = 0; at < into.size();) {
-    size_t count = 0;
-    for (; count < parts.size() && at < into.size(); ++count) {
-      const auto piece = into.subspan(at, std::min<uint64_t>(RdmaDevice::kSlotBytes, into.size() - at));
-      parts[count] = {piece, &take_slot(wait)};
-      RdmaDevice::Slot& slot = *parts[count].slot;
-      Work work = work_on(key, offset + at, Work::Kind::Read);
-      work.pieces[0] = {slot.at, static_cast<uint32_t>(piece.size()), device_.slot_key()};
-      work.count = 1;
-      work.completes = true;
-      post(work, wait);
-      slot.user = this;
-      slot.until = RdmaDevice::kUntilReleased;
-      at += piece.size();
-    }
+  const uint64_t largest = std::min<uint64_t>(slots_.bytes(), device_.info().max_message);
+  for (uint64_t at = 0; at < into.size(); at += largest) {
+    const auto piece = into.subspan(at, std::min(largest, into.size() - at));
+    await([&] { return is_done(*std::max_element(used_until_.begin(), used_until_.end())); }, wait);
+    Work work = work_on(key, offset + at, Work::Kind::Read);
+    work.pieces[0] = {slots_.data.get(), static_cast<uint32_t>(piece.size()), slots_.region->local_key};
+    work.count = 1;
+    work.completes = true;
+    post(work, wait);
     await_all(wait);
-    for (const Part& part : std::span(parts).first(count)) {
-      std::memcpy(part.into.data(), part.slot->at, part.into.size());
-      part.slot->user = nullptr;
-    }
+    std::memcpy(piece.data(), slots_.data.get(), piece.size());
   }
 }
 
 void RdmaQueue::count(const RemoteKey& key, uint64_t offset, RemoteWait& wait) {
   Work work = work_on(key, offset, Work::Kind::Add);
   work.operand = 1;
-  work.pieces[0] = {device_.unused_result(), sizeof(uint64_t), device_.slot_key()};
+  work.pieces[0] = {device_.unused_result(), sizeof(uint64_t), device_.result_key()};
   work.count = 1;
   post(work, wait);
 }
 
 uint64_t RdmaQueue::fetch_word(Work work, RemoteWait& wait) {
-  work.pieces[0] = {device_.result(), sizeof(uint64_t), device_.slot_key()};
+  work.pieces[0] = {device_.result(), sizeof(uint64_t), device_.result_key()};
   work.count = 1;
   work.completes = true;
   post(work, wait);

@@ -1,10 +1,11 @@
 // A queue pair to one peer, over which this rank writes and reads what the peer exposes.
 //
-// Short sources are sent inline or copied into a slot of the device's own memory, so that write() need not wait for
-// their arrival. Long ones are sent from where they lie, if the device can register them; then write() waits until the
-// device needs them no more.
+// Short sources are sent inline or copied into a slot, registered memory of the queue's own, so that write() need not
+// wait for their arrival; a peer that answers no more keeps no slot from others. Long ones are sent from where they lie,
+// if the device can register them; then write() waits until the device needs them no more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -51,7 +52,6 @@ class RdmaQueue final : public RemoteQueue {
   void flush(const RemoteKey& key, RemoteWait& wait) override;
 
   // ---- for the device
-  bool is_done(uint64_t works) const { return done_ >= works; }
   void complete(const Completion& completion);
 
  private:
@@ -61,16 +61,24 @@ class RdmaQueue final : public RemoteQueue {
   void post_from_slot(std::span<const std::byte> source, Work work, RemoteWait& wait);
   void read_by_slots(std::span<std::byte> into, const RemoteKey& key, uint64_t offset, RemoteWait& wait);
   uint64_t fetch_word(Work work, RemoteWait& wait);
-  RdmaDevice::Slot& take_slot(RemoteWait& wait);
+  uint32_t take_slot(RemoteWait& wait);
+  unsigned char* slot_at(uint32_t slot) const { return slots_.data.get() + slot * kSlotBytes; }
+  bool is_done(uint64_t works) const { return done_ >= works; }
   void await_all(RemoteWait& wait);
   template <class Done>
   void await(const Done& done, RemoteWait& wait);
   void stop();
 
+  static constexpr uint64_t kSlotBytes = 8192;
+  static constexpr uint32_t kSlots = 16;
+
   RdmaDevice& device_;
   const Rank peer_;
   const uint64_t number_;
-  const uint32_t works_;  // work requests at a time
+  const uint32_t works_;                       // work requests at a time
+  const Buffer slots_;                         // in use until the queue is gone
+  std::array<uint64_t, kSlots> used_until_{};  // by slot: until so many work requests are done
+  uint32_t next_slot_ = 0;
   const std::unique_ptr<Queue> queue_;
   RemoteAtomics atomics_ = RemoteAtomics::None;
   uint64_t posted_ = 0, done_ = 0, asked_ = 0;  // asked: a completion will tell that so many are done

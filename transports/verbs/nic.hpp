@@ -3,7 +3,7 @@
 //
 // A *notice* is 32 bits that a write delivers to the peer as a completion, after all earlier writes of the same queue
 // are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). An atomic step sees them too, and so
-// does a processor that reads what the step has stored; and a read sees them. Nothing else orders writes. (The rules are
+// does a processor that reads what the step has stored; and a read sees them. Nothing else orders writes. (The rules:
 // those of the InfiniBand Architecture Specification, volume 1, chapter 9.5, as its users state them: ibv_reg_mr(3) of
 // rdma-core on completions, and for atomic steps DeepEP, issue 83, and NCCL, issue 2210, whose signals rely on them in
 // regions without relaxed ordering, as those of windows are here.)

@@ -1,7 +1,7 @@
 // A queue pair to one peer, over which this rank writes and reads what the peer exposes.
 //
 // Short sources are sent inline or copied into a slot, registered memory of the queue's own, so that write() need not
-// wait for their arrival; a peer that answers no more keeps no slot from others. Long ones are sent from where they lie,
+// wait for their arrival; a silent peer keeps no slot from others. Long ones are sent from where they lie,
 // if the device can register them; then write() waits until the device needs them no more.
 #pragma once
 

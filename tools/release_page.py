@@ -71,7 +71,8 @@ def write(parts, commit, results):
     subject = subprocess.run(["git", "log", "-1", "--format=%s", commit], capture_output=True, text=True, cwd=ROOT).stdout.strip()
     ended = sorted(result["ended"] for _, result in known)
     lines = ["# What was run, and at which commit", "",
-             "Written by `tools/release`; not to be edited. The figures in README.md and the results of the promises in",
+             "Written by `tools/release`; not to be edited. README.md takes its figures from here once all parts of it were run, and",
+             "has older ones until then: each result's page says from which commit and date. The results of the promises in",
              "[reliability.md](reliability.md) are those of this page. All of it takes nine hours on two processors; a part",
              "that has not been run since an older commit says so.", "",
              f"- commit: {commit[:10]}, {subject}", f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run yet",

@@ -96,6 +96,17 @@ class Shown(unittest.TestCase):
                     shutil.rmtree(self.folder / "ckpt", ignore_errors=True)
                 self.typed(command)
 
+    def test_output_that_pages_show_is_what_comes(self):
+        """A block after `<!-- output of: COMMAND -->`: its lines come in this order; … stands for others between them."""
+        shown_outputs = [(page, command, block) for page in PAGES for command, block in
+                         re.findall(r"^<!-- output of: (.*) -->\n```\n(.*?)^```", page.read_text(), re.M | re.S)]
+        self.assertGreater(len(shown_outputs), 2)
+        for page, command, block in shown_outputs:
+            with self.subTest(f"{page.relative_to(ROOT)}: {command}"):
+                rest = iter(line.rstrip() for line in self.typed(command).splitlines())
+                for line in block.splitlines():
+                    self.assertTrue(line.strip() in ("…", "") or line.rstrip() in rest, f"not printed: {line}")
+
     def test_a_profile_of_the_default_path_is_used(self):
         self.typed("tutti tune -e 8")
         self.assertEqual(len(list(self.folder.glob("home/.cache/tutti/*.json"))), 1)

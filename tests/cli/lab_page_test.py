@@ -1,15 +1,10 @@
 """The page of tutti lab, in a real browser: sliders are moved by mouse and keyboard, and the numbers that the page then
 shows are those of `tutti lab --json` for the same scenario."""
 
-import functools
 import json
 import math
-import os
-import sys
-import tempfile
-import unittest
 
-from browser import Browser, find_browser
+from lab_browser import LabBrowser, again_if_the_browser_ends
 from support import main, tutti
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe")
@@ -19,49 +14,7 @@ def plan(*arguments):
     return json.loads(tutti("lab", *arguments, "--json", "-").stdout)
 
 
-def again_if_the_browser_ends(test):
-    """A browser that dies, or answers nothing for a minute, is no defect of the page: once more, with another one."""
-    @functools.wraps(test)
-    def run(self):
-        try:
-            test(self)
-        except (ConnectionError, TimeoutError) as error:
-            print(f"{test.__name__}: {error}; again", file=sys.stderr)
-            self.page.close()
-            self.start()
-            test(self)
-    return run
-
-
-class LabPage(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        if find_browser() is None:
-            raise unittest.SkipTest("no chromium here; apt-get install chromium")
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = os.path.join(cls.folder.name, "lab.html")
-        cls.addClassCleanup(cls.folder.cleanup)
-
-    def setUp(self):
-        try:
-            self.start()
-        except (ConnectionError, TimeoutError) as error:
-            print(f"{error}; again", file=sys.stderr)
-            self.start()
-        self.addCleanup(lambda: self.page.close())
-
-    def start(self):
-        self.page = Browser()
-        self.open()
-
-    def tearDown(self):
-        self.assertEqual(self.page.problems(), [])
-
-    def open(self, *arguments):
-        done = tutti("lab", "-m", "7b", "-n", "64", *arguments, "--html", self.path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.page.open(self.path)
-
+class LabPage(LabBrowser):
     def check_plan(self, *arguments):
         """The planner's numbers, all of them, are those of the command line."""
         found = plan(*arguments)
@@ -214,8 +167,7 @@ class LabPage(unittest.TestCase):
         self.assertEqual(shown, [])  # a number without its formula
 
 
-for _name in unittest.TestLoader().getTestCaseNames(LabPage):
-    setattr(LabPage, _name, again_if_the_browser_ends(getattr(LabPage, _name)))
+again_if_the_browser_ends(LabPage)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 
 #include "base/format.hpp"
 #include "tools/embedded_text.hpp"
+#include "tools/lab/lesson.hpp"
 #include "train/planner/formulas.hpp"
+#include "train/planner/published.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -47,12 +49,46 @@ json cluster_json(const std::string& name, const std::string& label, const plann
           {"W_in", c.bandwidth_in}, {"W_out", c.bandwidth_out}};
 }
 
+json sources_json() {
+  json sources = json::array();
+  for (const auto& part : {planner::sources(), lesson_sources()}) {
+    for (const planner::Source& source : part) {
+      sources.push_back({{"key", source.key}, {"text", source.text}, {"url", source.url}});
+    }
+  }
+  return sources;
+}
+
+json published_json() {
+  json runs = json::array();
+  for (const planner::PublishedRun& run : planner::published_runs()) {
+    const planner::Prediction found = planner::predict(run);
+    const planner::Layout& l = found.candidate.layout;
+    runs.push_back({{"name", run.name},
+                    {"label", run.label},
+                    {"source", run.source},
+                    {"layout", {{"tp", l.tp}, {"pp", l.pp}, {"dp", l.dp}, {"ep", l.ep}, {"zero", l.zero}}},
+                    {"counted", run.with_recomputation ? "HFU" : "MFU"},
+                    {"published", run.published},
+                    {"predicted", found.share},
+                    {"error", found.error},
+                    {"fits", found.fits},
+                    {"assumed", run.assumed}});
+  }
+  return runs;
+}
+
+json sheets_json() {
+  json sheets{{"step", sheet_json(planner::step_sheet())},
+              {"guess", sheet_json(planner::guess_sheet())},
+              {"ring", sheet_json(planner::ring_sheet())}};
+  for (const LessonSheet& lesson : lesson_sheets()) sheets[lesson.name] = sheet_json(lesson.sheet);
+  return sheets;
+}
+
 json page_data(const LabScenario& lab) {
   const planner::Scenario& s = lab.scenario;
-  json data{{"models", json::array()},
-            {"clusters", json::array()},
-            {"misstatements", json::array()},
-            {"sources", json::array()}};
+  json data{{"models", json::array()}, {"clusters", json::array()}};
   if (lab.model_name == "custom") data["models"].push_back(model_json("custom", lab.model_label, s.model));
   for (const planner::NamedModel& m : planner::named_models()) {
     data["models"].push_back(model_json(m.name, m.label, planner::completed(m.model)));
@@ -60,15 +96,9 @@ json page_data(const LabScenario& lab) {
   for (const planner::NamedCluster& c : planner::named_clusters()) {
     data["clusters"].push_back(cluster_json(c.name, c.label, c.cluster));
   }
-  for (const planner::Misstatement& m : planner::misstatements()) {
-    data["misstatements"].push_back({{"claim", m.claim}, {"truth", m.truth}});
-  }
-  for (const planner::Source& source : planner::sources()) {
-    data["sources"].push_back({{"key", source.key}, {"text", source.text}, {"url", source.url}});
-  }
-  data["sheets"] = {{"step", sheet_json(planner::step_sheet())},
-                    {"guess", sheet_json(planner::guess_sheet())},
-                    {"ring", sheet_json(planner::ring_sheet())}};
+  data["sources"] = sources_json();
+  data["published"] = published_json();
+  data["sheets"] = sheets_json();
   data["start"] = {{"model", lab.model_name},    {"cluster", cluster_json(lab.cluster_name, "", s.cluster)},
                    {"s", s.model.sequence},      {"G", s.cluster.gpus},
                    {"B", s.job.batch},           {"sched", static_cast<int>(s.job.schedule)},

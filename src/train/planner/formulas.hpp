@@ -38,13 +38,6 @@ std::vector<double> values_of_run(const Run& run, const Candidate& step);
 /// fit_sheet() for GPUs of `memory` bytes and N ranks, computed.
 std::vector<double> values_of_fit(double memory, double ranks);
 
-/// What common notes say otherwise, and what the formulas give.
-struct Misstatement {
-  const char* claim;
-  const char* truth;
-};
-std::span<const Misstatement> misstatements();
-
 /// A publication that rows name in `source`.
 struct Source {
   const char* key;   ///< "Rajbhandari 2020"

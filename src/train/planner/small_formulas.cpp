@@ -1,4 +1,4 @@
-// The smaller tables, the sources and the notes.
+// The smaller tables and the sources.
 #include "train/planner/formulas.hpp"
 
 namespace tutti::train::planner {
@@ -42,23 +42,6 @@ constexpr Row kRingRows[] = {
     {Volume, "chunk", "", "S/n", "B", "bytes of a chunk", "Patarasuk 2009"},
     {Volume, "ring_sent", "", "2·(n − 1)/n·S", "B", "sent by each rank", "Patarasuk 2009"},
     {Volume, "root_moved", "", "2·(n − 1)·S", "B", "through the root of a parameter server", ""},
-};
-
-constexpr Misstatement kMisstatements[] = {
-    {"“ZeRO-1 needs 4× less memory.”",
-     "Only for N → ∞. Model states shrink from 16Ψ to 4Ψ + 12Ψ/N: with N = 64, by 16/4.19 = 3.8×."},
-    {"“ZeRO-2 needs 8× less memory.”",
-     "Only for N → ∞. Model states shrink from 16Ψ to 2Ψ + 14Ψ/N: with N = 64, by 16/2.22 = 7.2×."},
-    {"“7B with ZeRO-1 on 64 GPUs: 27.6 GB.”",
-     "4Ψ + 12Ψ/N = 28 GB + 1.3 GB = 29.3 GB; weights and gradients alone are 28 GB, for any N. 27.6 GB is what such a rank "
-     "sends in a step: 2·(63/64)·14 GB."},
-    {"“The bubble is (p − 1)/m.”",
-     "That is the bubble ÷ the ideal time. As a share of the whole step it is (p − 1)/(m + p − 1): p = 4, m = 8 gives 27.3 %, "
-     "not 37.5 %."},
-    {"“An all-reduce sends 2S bytes per rank.”",
-     "2·(n − 1)/n·S: 4 GB over 8 ranks are 7 GB, not 8 GB. 2S is the limit for many ranks."},
-    {"“A 7B model has 14 GB, so it trains on a 24 GB GPU.”",
-     "14 GB are the 2-byte weights. Training with Adam in mixed precision holds 16 bytes a parameter, 112 GB, and activations."},
 };
 
 constexpr Source kSources[] = {
@@ -128,8 +111,6 @@ const Sheet& ring_sheet() {
   static const Sheet kSheet(kRingInputs, kRingRows);
   return kSheet;
 }
-
-std::span<const Misstatement> misstatements() { return kMisstatements; }
 
 std::span<const Source> sources() { return kSources; }
 

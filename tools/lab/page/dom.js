@@ -94,6 +94,11 @@ function number(name, value, unit) {
   return element('b', {class: 'number', 'data-name': name, 'data-value': value}, format(value, unit));
 }
 
+/** A number of parameters, as `number`. */
+function billions(name, Ψ) {
+  return element('b', {class: 'number', 'data-name': name, 'data-value': Ψ}, parameters(Ψ));
+}
+
 /** One row of a table of figures: label, value, formula, the formula with numbers. */
 function figureRow(sheet, name, v, colour = '') {
   const row = rowOf(sheet, name, v);

@@ -20,8 +20,6 @@ function startTheme() {
 }
 
 function showNotes() {
-  fill('misstatements', ...data.misstatements.map(({claim, truth}) =>
-    element('div', {class: 'claim'}, element('dt', {}, claim), element('dd', {}, truth))));
   fill('sources', ...data.sources.map(({key, text, url}) =>
     element('li', {}, element('b', {}, key), ': ', text, '. ', element('a', {href: url, rel: 'noreferrer'}, url.replace('https://', '')))));
 }
@@ -34,3 +32,6 @@ new Zero();
 new Ring();
 new Pipeline();
 new Grid();
+new Price();
+showPublished();
+showErrata();

@@ -46,6 +46,8 @@ const computeMemory = compile(data.sheets.step, ['layout', 'memory']);
 const computeTime = compile(data.sheets.step, ['links', 'volume', 'time']);
 const computeRing = compile(data.sheets.ring, PARTS);
 const computeGuess = compile(data.sheets.guess, PARTS);
+/** The lesson's sheets: compute.ddp({Ψ: …}). */
+const compute = Object.fromEntries(Object.entries(data.sheets).map(([name, sheet]) => [name, compile(sheet, PARTS)]));
 const computeStep = (v) => computeTime(computeMemory(v));
 
 /** The row of `name` that applies to the values `v`. */

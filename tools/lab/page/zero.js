@@ -1,57 +1,60 @@
-// ZeRO's stages against the number of ranks.
+// ZeRO's stages against the number of ranks, and the memory of a GPU.
 
 const STAGES = ['data parallel', 'ZeRO-1', 'ZeRO-2', 'ZeRO-3'];
-const STAGE_FORMULAS = ['16·Ψ', '4·Ψ + 12·Ψ/N', '2·Ψ + 14·Ψ/N', '16·Ψ/N'];
+const PRECISIONS = [['mixed precision: 2 + 2 + 12 bytes', {w: 2, g: 2, o: 12}], ['all in f32: 4 + 4 + 8 bytes', {w: 4, g: 4, o: 8}]];
+const MEMORIES = [16, 24, 32, 40, 48, 80, 141, 192, 288].map((g) => g * 1e9);
 
 class Zero {
   constructor() {
     const again = () => this.update();
     this.size = new Slider('zero-size', 'parameters', decades(1e8, 2e12), 7e9, parameters, again);
     this.ranks = new Slider('zero-ranks', 'N: ranks', powers(0, 10), 64, (N) => format(N), again);
+    this.parts = new Slider('zero-parts', 'P: parts (tp·pp)', powers(0, 7), 1, String, again);
+    this.memory = new Slider('zero-memory', 'memory of a GPU', MEMORIES, 80e9, (M) => format(M, 'B'), again);
+    fill('zero-precision', ...PRECISIONS.map(([text], i) => element('option', {value: i}, text)));
+    byId('zero-precision').addEventListener('change', again);
+    this.draw = canvas('zero-chart', (width) => this.chart(width));
     this.update();
   }
 
+  given() {
+    return {Ψ: this.size.value, N: this.ranks.value, P: this.parts.value, M: this.memory.value,
+      ...PRECISIONS[byId('zero-precision').value][1]};
+  }
+
   update() {
-    const Ψ = this.size.value, N = this.ranks.value;
-    const stages = STAGES.map((name, zero) => states(Ψ, N, N > 1 ? zero : 0));
-    const whole = stages[0].states;
-    const rows = stages.map((v, zero) => element('tr', {}, element('th', {scope: 'row'},
-        element('i', {class: 'swatch', style: `background: var(--stage${zero})`}), STAGES[zero]),
-        element('td', {class: 'value'}, number(`zero-${zero}`, v.states, 'B')),
-        element('td', {class: 'formula'}, element('span', {}, STAGE_FORMULAS[zero]),
-            element('small', {}, `= ${filled(step, STAGE_FORMULAS[zero], v)}`)),
-        element('td', {class: 'value'}, `÷ ${(whole / v.states).toFixed(2)}`),
-        element('td', {class: 'cell-bar'}, bar(KINDS.map((kind) => ({label: kind, value: v[kind], colour: COLOURS[kind]})), whole, 'B'))));
+    const v = compute.zero(this.given()), whole = Math.max(v.z0, v.M) * 1.04, sheet = data.sheets.zero;
+    const rows = STAGES.map((name, zero) => {
+      const {formula} = rowOf(sheet, `z${zero}`, v), share = (bytes, stage) => bytes * v.Ψ / v.P / (zero >= stage ? v.N : 1);
+      const parts = [['weights', share(v.w, 3)], ['gradients', share(v.g, 2)], ['optimizer', share(v.o, 1)]];
+      return element('tr', {}, element('th', {scope: 'row'}, element('i', {class: 'swatch', style: `background: var(--stage${zero})`}), name),
+          element('td', {class: 'value'}, number(`zero-${zero}`, v[`z${zero}`], 'B')),
+          element('td', {class: 'formula'}, element('span', {}, formula), element('small', {}, `= ${filled(sheet, formula, v)}`)),
+          element('td', {class: 'value'}, `÷ ${(v.z0 / v[`z${zero}`]).toFixed(2)}`),
+          element('td', {class: 'cell-bar'}, bar(parts.map(([kind, value]) => ({label: kind, value, colour: kind})), whole, 'B',
+              {value: v.M, label: ''})));
+    });
     fill('zero-numbers', element('table', {class: 'figures zero'}, element('caption', {}, 'Model states of a rank'),
         element('thead', {}, element('tr', {}, ...['', 'states', 'formula', 'less', ''].map((t) => element('th', {scope: 'col'}, t)))),
         element('tbody', {}, ...rows)),
-        element('p', {class: 'legend'}, ...KINDS.map((kind) => element('span', {},
-            element('i', {class: 'swatch', style: `background: var(--${kind})`}), kind))));
-    fill('zero-chart', this.chart(Ψ, N));
+        legendOf(KINDS.map((kind) => [kind, kind])), this.verdict(v));
+    this.draw();
   }
 
-  chart(Ψ, N) {
-    const left = 70, right = 670, top = 14, bottom = 250, most = Math.log10(16 * Ψ * 1.15), least = Math.log10(16 * Ψ / 1024 / 1.2);
-    const x = (n) => left + (right - left) * Math.log2(n) / 10;
-    const y = (bytes) => bottom - (bottom - top) * (Math.log10(bytes) - least) / (most - least);
-    const picture = element('svg', {viewBox: '0 0 700 285', role: 'img', 'aria-label': 'Model states of a rank against the number of ranks, for each ZeRO stage'});
-    for (const n of powers(0, 10)) {
-      picture.append(element('line', {x1: x(n), x2: x(n), y1: top, y2: bottom, class: 'gridline'}),
-          element('text', {x: x(n), y: bottom + 16, class: 'tick', 'text-anchor': 'middle'}, String(n)));
-    }
-    for (const bytes of decades(1e7, 1e14).filter((b) => /^[1]/.test(String(b)) && !/^15|^1\.5/.test(String(b)))) {
-      if (Math.log10(bytes) < least || Math.log10(bytes) > most) continue;
-      picture.append(element('line', {x1: left, x2: right, y1: y(bytes), y2: y(bytes), class: 'gridline'}),
-          element('text', {x: left - 6, y: y(bytes) + 4, class: 'tick', 'text-anchor': 'end'}, format(bytes, 'B').replace(/\.0+/, '')));
-    }
-    picture.append(element('text', {x: (left + right) / 2, y: bottom + 33, class: 'tick', 'text-anchor': 'middle'}, 'ranks N'),
-        element('line', {x1: x(N), x2: x(N), y1: top, y2: bottom, class: 'wall'}));
-    for (const zero of [0, 1, 2, 3]) {
-      const of = (n) => states(Ψ, n, n > 1 ? zero : 0).states;
-      picture.append(element('polyline', {points: powers(0, 10).map((n) => `${x(n)},${y(of(n))}`).join(' '), class: 'curve',
-        style: `stroke: var(--stage${zero})`}), element('circle', {cx: x(N), cy: y(of(N)), r: 5, style: `fill: var(--stage${zero})`}),
-      element('text', {x: x(700), y: y(of(700)) - 7, class: 'tick strong', 'text-anchor': 'middle'}, STAGES[zero]));
-    }
-    return picture;
+  /** What fits, and the largest model that would. */
+  verdict(v) {
+    const fit = STAGES.filter((_, zero) => v[`z${zero}`] <= v.M);
+    const most = STAGES.flatMap((name, zero) => [zero ? ' · ' : '', `${name} `, billions(`zero-most-${zero}`, v[`most${zero}`])]);
+    return element('p', {class: 'verdict'}, `In ${format(v.M, 'B')} ${fit.length === 0 ? 'none of them fits' : `fit ${fit.join(', ')}`} (the line). `,
+        'The largest model whose states fit: ', ...most, '.');
+  }
+
+  chart(width) {
+    const v = this.given(), stops = powers(0, 10);
+    const values = (zero) => stops.map((N) => compute.zero({...v, N})[`z${zero}`]);
+    return curves(width, stops, STAGES.map((name, zero) => ({name, colour: `stage${zero}`, values: values(zero)})), {unit: 'B', axis: 'N: ranks',
+      at: v.N, limit: {value: v.M, text: `one GPU: ${format(v.M, 'B')}`},
+      text: `Model states of a rank against the number of ranks, ${STAGES.map((name, zero) => `${name} ${format(values(zero)[0], 'B')} on 1 rank and `
+          + `${format(values(zero)[10], 'B')} on 1024`).join('; ')}; a GPU has ${format(v.M, 'B')}`});
   }
 }

@@ -44,6 +44,100 @@ class LabLesson(LabBrowser):
         self.assertEqual(self.page.run("document.querySelectorAll('#published tbody tr').length"), self.page.run("data.published.length"))
         self.assertLess(self.page.number("published-median"), 0.12)
 
+    def test_collectives_add_the_numbers(self):
+        self.assertIn("rank 0 sends block 3 to rank 1, which adds it and has 1 + 2 + 4 = 7", self.page.text("#coll-text"))
+        self.page.click("#coll-next")
+        self.assertIn("1 + 2 + 3 + 4 = 10", self.page.text("#coll-text"))
+        self.page.slide("coll-step", "6 of 6")
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#coll-picture td.complete b')].map((e) => e.textContent)"), ["10"] * 16)
+        self.page.choose("coll-kind", "9")  # all-to-all
+        self.page.slide("coll-step", "4 of 4")
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#coll-picture td b')].map((e) => e.textContent).join(' ')"),
+                         "11 21 31 41 12 22 32 42 13 23 33 43 14 24 34 44")
+        # What each ends with, and its closed forms, for every number of ranks.
+        wrong = self.page.run("""COLLECTIVES.flatMap((c, kind) => [2, 3, 4, 5, 6, 7, 8].filter(c.only || (() => true)).filter((n) => {
+          const {held, rounds, sent} = played(c, n, 99), all = oneEach(n, (r) => r + 1);
+          const want = (r, b) => [all, all, all, b === r ? all : null, [b + 1], [1], r === 0 ? all : null, b === r ? [r + 1] : null, r === 0 ? [b + 1] : null,
+            [10 * (b + 1) + r + 1]][kind];
+          const right = held.every((mine, r) => mine.every((sum, b) => want(r, b) === null || String(sum) === String(want(r, b))));
+          return !right || rounds !== closedForm(c.steps, n) || Math.abs(sent - closedForm(c.sent, n)) > 1e-12;
+        }).map((n) => [c.name, n]))""")
+        self.assertEqual(wrong, [])
+
+    def test_the_cost_of_an_all_reduce_as_ranks_are_added(self):
+        s, w, a = 4e9, 50e9, 14e-6
+        self.check({"t_server": 2 * (a + 7 * s / w), "t_chain": 14 * (a + s / w), "t_tree": 6 * (a + s / w), "t_oneshot": a + 7 * s / w,
+                    "t_doubling": 3 * (a + s / w), "t_ring": 14 * (a + s / 8 / w), "t_twoshot": 2 * (a + 7 / 8 * s / w),
+                    "t_halving": 6 * a + 14 / 8 * s / w}, "#growth")
+        self.page.choose("growth-measure", "1")
+        self.check({"p_server": 28e9, "p_chain": 8e9, "p_tree": 12e9, "p_oneshot": 28e9, "p_doubling": 12e9, "p_ring": 7e9, "p_halving": 7e9}, "#growth")
+        self.page.choose("growth-measure", "2")
+        self.check({"v_server": 56e9, "v_oneshot": 224e9, "v_doubling": 96e9, "v_ring": 56e9}, "#growth")
+
+    def test_ddp_hides_all_but_the_last_bucket(self):
+        self.check({"sent": 24.5e9, "K": 14, "t_back": 4 * 7e9 * 4096 / 156e12, "t_bucket": 14 * (14e-6 + 1e9 / 8 / 25e9)}, "#ddp")
+        for bucket in ("25.0 MB", "4.00 GB", "16.0 GB"):
+            self.page.slide("ddp-bucket", bucket)
+            self.assertAlmostEqual(self.page.number("ddp_seen"), self.page.number("shown", "#ddp"), 9)
+        self.assertEqual(self.page.number("hidden", "#ddp"), 0)
+        self.page.slide("ddp-link", "100 GB/s")
+        self.page.slide("ddp-bucket", "1.00 GB")
+        self.assertEqual(self.page.number("shown", "#ddp"), self.page.number("t_bucket", "#ddp"))
+        self.assertAlmostEqual(self.page.number("ddp_seen"), self.page.number("shown", "#ddp"), 9)
+
+    def test_fsdp_gathers_and_releases(self):
+        self.check({"sent_fsdp": 6 * 7e9 * 63 / 64, "sent_ddp": 4 * 7e9 * 63 / 64, "unit": 1.75e9, "fsdp_peak": 3.5e9,
+                    "t_gather": 63 / 64 * 1.75e9 / 50e9, "t_forward": 2 * 7e9 / 8 * 4096 / 156e12}, "#fsdp")
+        ahead = self.page.number("fsdp_step")
+        self.assertGreaterEqual(ahead, max(self.page.number("t_compute", "#fsdp"), self.page.number("t_comm", "#fsdp")))
+        self.page.choose("fsdp-ahead", "0")
+        self.check({"fsdp_peak": 1.75e9})
+        self.assertGreater(self.page.number("fsdp_step"), ahead)
+        left = self.page.run("[2, 8, 32].flatMap((U) => [1, 100].flatMap((speed) => [true, false].map((ahead) => gatherAndRelease({...compute.fsdp("
+                             "{Ψ: 7e9, U, N: 8, T: 4096, W: speed * 1e9, F: 312e12, e: 0.5})}, ahead).levels.at(-1)))).filter((at) => "
+                             "Math.abs(at.weights) + Math.abs(at.gradients) > 1)")
+        self.assertEqual(left, [])  # all is released
+
+    def test_tensor_parallelism_in_numbers(self):
+        self.check({"w_mlp": 67108864, "w_mlp_t": 8388608, "w_qkv": 50331648, "C": 4 * 4096 * 8388608, "t_mlp": 4 * 4096 * 8388608 / 312e12,
+                    "sent_pair": 7 / 4 * 2**25, "sent_columns": 7 / 8 * 5 * 2**25, "sent_rows": 7 / 4 * 5 * 2**25,
+                    "t_comm": 7 / 4 * 2**25 / 300e9}, "#tensor")
+        self.assertAlmostEqual(self.page.number("by", "#tensor"), 0.444, 3)
+        self.page.slide("tensor-ranks", "4")
+        self.assertEqual(self.page.number("w_qkv_t", "#tensor"), 12582912)
+        self.page.choose("tensor-split", "1")
+        self.assertEqual(self.page.run("document.querySelectorAll('#tensor-picture .between').length"), 2)
+
+    def test_recomputation_is_least_at_the_root(self):
+        x = 2 * 4096 * 4096
+        self.check({"x": x, "none": 64 * x, "held": 16 * x, "least": 16 * x, "rec_best": 8}, "#recompute")
+        self.page.slide("rec-kept", "16 (FlashAttention)")
+        self.page.slide("rec-segment", "2")
+        self.check({"none": 1024 * x, "held": 64 * x, "least": 64 * x, "rec_best": 2}, "#recompute")
+
+    def test_ring_attention_hides_its_messages_from_some_length_on(self):
+        block, rate = 4096, 156e12
+        self.check({"block": block, "C": 4 * block**2 * 4096, "t_block": 4 * block**2 * 4096 / rate, "S": 2 * block * 8192, "t_send": 2 * block * 8192 / 50e9,
+                    "least": rate / 50e9, "sent_ring": 7 * 2 * block * 8192, "sent_ulysses": 7 / 8 * 2 * block * 4 * 4096}, "#context")
+        self.assertEqual(self.page.number("shown", "#context"), 0)
+        self.assertAlmostEqual(self.page.number("ctx_seen"), 8 * self.page.number("t_block", "#context"), 12)
+        self.page.slide("ctx-length", "16384")  # blocks of 2,048 tokens are shorter than 3,120
+        self.assertGreater(self.page.number("shown", "#context"), 0)
+        self.assertAlmostEqual(self.page.number("ctx_seen"), self.page.number("t_ring", "#context"), 12)
+        self.page.slide("ctx-ranks", "2")  # two ranks: both send the same
+        self.check({"sent_ulysses": self.page.number("sent_ring", "#context")}, "#context")
+        self.page.slide("ctx-turn", "1")
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#ctx-ring td')].map((e) => e.textContent)"), ["done", "now", "now", "done"])
+
+    def test_experts_get_every_choice(self):
+        self.check({"mean": 256, "capacity": 320, "S": 2 * 256 * 2 * 4096, "sent": 0.75 * 2 * 256 * 2 * 4096}, "#moe")
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#moe-table td')].reduce((sum, e) => sum + Number(e.textContent), 0)"), 2048)
+        self.page.slide("moe-skew", "0")
+        self.assertLess(self.page.number("slower", "#moe"), 1.25)
+        self.page.slide("moe-used", "8")  # all experts: even, whatever the router says
+        self.check({"slower": 1}, "#moe")
+        self.assertEqual(self.page.number("moe_dropped"), 0)
+
 
 again_if_the_browser_ends(LabLesson)
 

@@ -14,8 +14,8 @@ constexpr const char* kFlop = "Chowdhery 2022, app. B";
 constexpr const char* kRing = "Patarasuk 2009";
 constexpr const char* kMega = "Shoeybi 2019, §3";
 constexpr const char* kThakur = "Thakur 2005";
-constexpr const char* kLiu = "Liu 2023, §3.2";
-constexpr const char* kChen = "Chen 2016, §4.1";
+constexpr const char* kLiu = "Liu 2023, §3";
+constexpr const char* kChen = "Chen 2016, §4";
 
 // clang-format off
 // Bytes of a parameter: mixed precision 2 + 2 + 12, all in f32 4 + 4 + 8. P: parts into which tp and pp cut the model.
@@ -41,35 +41,35 @@ constexpr Input kGrowthInputs[] = {
 };
 constexpr Row kGrowthRows[] = {
     {Time, "t_server", "", "2·(α + (n − 1)·S/W)", "s", "parameter server", "Li 2014"},
-    {Time, "t_chain", "", "2·(n − 1)·(α + S/W)", "s", "sequential: along a chain and back", kThakur},
+    {Time, "t_chain", "", "2·(n − 1)·(α + S/W)", "s", "sequential: along a chain and back", ""},
     {Time, "t_tree", "", "2·k·(α + S/W)", "s", "tree: up and down", kThakur},
-    {Time, "t_oneshot", "", "α + (n − 1)·S/W", "s", "parallel: everything to everyone", kThakur},
+    {Time, "t_oneshot", "", "α + (n − 1)·S/W", "s", "parallel: everything to everyone", ""},
     {Time, "t_doubling", "", "k·(α + S/W)", "s", "recursive doubling", kThakur},
     {Time, "t_ring", "", "2·(n − 1)·(α + S/(n·W))", "s", "ring", kRing},
-    {Time, "t_twoshot", "", "2·(α + (n − 1)/n·S/W)", "s", "parallel: a chunk to each owner", kThakur},
+    {Time, "t_twoshot", "", "2·(α + (n − 1)/n·S/W)", "s", "parallel: a chunk to each owner", ""},
     {Time, "t_halving", "", "2·(k·α + (n − 1)/n·S/W)", "s", "recursive halving and doubling", kThakur},
     {Volume, "p_server", "", "(n − 1)·S", "B", "parameter server", "Li 2014"},
-    {Volume, "p_chain", "n=2", "S", "B", "sequential: along a chain and back", kThakur},
-    {Volume, "p_chain", "", "2·S", "B", "sequential: along a chain and back", kThakur},
+    {Volume, "p_chain", "n=2", "S", "B", "sequential: along a chain and back", ""},
+    {Volume, "p_chain", "", "2·S", "B", "sequential: along a chain and back", ""},
     {Volume, "p_tree", "", "k·S", "B", "tree: up and down", kThakur},
-    {Volume, "p_oneshot", "", "(n − 1)·S", "B", "parallel: everything to everyone", kThakur},
+    {Volume, "p_oneshot", "", "(n − 1)·S", "B", "parallel: everything to everyone", ""},
     {Volume, "p_doubling", "", "k·S", "B", "recursive doubling", kThakur},
     {Volume, "p_ring", "", "2·(n − 1)/n·S", "B", "ring", kRing},
-    {Volume, "p_twoshot", "", "2·(n − 1)/n·S", "B", "parallel: a chunk to each owner", kThakur},
+    {Volume, "p_twoshot", "", "2·(n − 1)/n·S", "B", "parallel: a chunk to each owner", ""},
     {Volume, "p_halving", "", "2·(n − 1)/n·S", "B", "recursive halving and doubling", kThakur},
     {Volume, "v_server", "", "2·(n − 1)·S", "B", "parameter server", "Li 2014"},
-    {Volume, "v_chain", "", "2·(n − 1)·S", "B", "sequential: along a chain and back", kThakur},
+    {Volume, "v_chain", "", "2·(n − 1)·S", "B", "sequential: along a chain and back", ""},
     {Volume, "v_tree", "", "2·(n − 1)·S", "B", "tree: up and down", kThakur},
-    {Volume, "v_oneshot", "", "n·(n − 1)·S", "B", "parallel: everything to everyone", kThakur},
+    {Volume, "v_oneshot", "", "n·(n − 1)·S", "B", "parallel: everything to everyone", ""},
     {Volume, "v_doubling", "", "n·k·S", "B", "recursive doubling", kThakur},
     {Volume, "v_ring", "", "2·(n − 1)·S", "B", "ring", kRing},
-    {Volume, "v_twoshot", "", "2·(n − 1)·S", "B", "parallel: a chunk to each owner", kThakur},
+    {Volume, "v_twoshot", "", "2·(n − 1)·S", "B", "parallel: a chunk to each owner", ""},
     {Volume, "v_halving", "", "2·(n − 1)·S", "B", "recursive halving and doubling", kThakur},
 };
 
 // Gradients become ready at an even rate; the all-reduces of buckets run one after the other on a stream of their own.
 constexpr Input kDdpInputs[] = {
-    {"Ψ", "", "parameters"}, {"n", "", "ranks"}, {"T", "token", "tokens of a GPU"}, {"bucket", "B", "size of a bucket"}, {"W", "B/s", "link, one direction"},
+    {"Ψ", "", "parameters"}, {"n", "", "ranks"}, {"T", "", "tokens of a GPU"}, {"bucket", "B", "size of a bucket"}, {"W", "B/s", "link, one direction"},
     {"α", "s", "latency"}, {"F", "FLOP/s", "peak of a GPU's arithmetic"}, {"e", "share", "of the peak that is reached"},
 };
 constexpr Row kDdpRows[] = {
@@ -87,7 +87,7 @@ constexpr Row kDdpRows[] = {
 
 // Weights and gradients in bf16; a unit is gathered before it computes, forward and backward, and released after.
 constexpr Input kFsdpInputs[] = {
-    {"Ψ", "", "parameters"}, {"U", "", "units"}, {"N", "", "ranks"}, {"T", "token", "tokens of a GPU"}, {"W", "B/s", "link, one direction"},
+    {"Ψ", "", "parameters"}, {"U", "", "units"}, {"N", "", "ranks"}, {"T", "", "tokens of a GPU"}, {"W", "B/s", "link, one direction"},
     {"F", "FLOP/s", "peak of a GPU's arithmetic"}, {"e", "share", "of the peak that is reached"},
 };
 constexpr const char* kZeroSent = "Rajbhandari 2020, §7";
@@ -107,7 +107,7 @@ constexpr Row kFsdpRows[] = {
 
 // One MLP, or one attention's projections, of t tensor-parallel ranks; bf16, forward.
 constexpr Input kTensorInputs[] = {
-    {"h", "", "hidden size"}, {"f", "", "width of the MLP"}, {"T", "token", "tokens"}, {"t", "", "tensor-parallel ranks"}, {"W", "B/s", "link, one direction"},
+    {"h", "", "hidden size"}, {"f", "", "width of the MLP"}, {"T", "", "tokens"}, {"t", "", "tensor-parallel ranks"}, {"W", "B/s", "link, one direction"},
     {"α", "s", "latency"}, {"F", "FLOP/s", "peak of a GPU's arithmetic"}, {"e", "share", "of the peak that is reached"},
 };
 constexpr Row kTensorRows[] = {

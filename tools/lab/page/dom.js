@@ -100,22 +100,22 @@ function billions(name, Ψ) {
 }
 
 /** One row of a table of figures: label, value, formula, the formula with numbers. */
-function figureRow(sheet, name, v, colour = '') {
+function figureRow(sheet, name, v, colour = '', sum = false) {
   const row = rowOf(sheet, name, v);
   const label = element('th', {scope: 'row'});
   if (colour) label.append(element('i', {class: 'swatch', style: `background: var(--${colour})`}));
   label.append(row.label);
-  return element('tr', {class: ['total', 'T_step', 'sent', 'states'].includes(name) ? 'sum' : ''}, label,
+  return element('tr', {class: sum ? 'sum' : ''}, label,
       element('td', {class: 'value'}, number(name, v[name], row.unit)),
       element('td', {class: 'formula'}, element('span', {}, element('var', {}, name), ' = ', row.formula),
           element('small', {}, `= ${filled(sheet, row.formula, v)}`)),
       element('td', {class: 'source'}, row.source));
 }
 
-/** A table of figures. Rows that are 0 are left out, unless named in `keep`. */
-function figureTable(sheet, names, v, {colours = {}, keep = [], caption = ''} = {}) {
+/** A table of figures. Rows that are 0 are left out, unless named in `keep`; those in `sums` end what they add up. */
+function figureTable(sheet, names, v, {colours = {}, keep = [], sums = [], caption = ''} = {}) {
   const rows = names.filter((name) => v[name] !== 0 || keep.includes(name))
-      .map((name) => figureRow(sheet, name, v, colours[name]));
+      .map((name) => figureRow(sheet, name, v, colours[name], sums.includes(name)));
   return element('table', {class: 'figures'}, element('caption', {}, caption),
       element('thead', {}, element('tr', {}, ...['', 'value', 'formula', 'source'].map((t) => element('th', {scope: 'col'}, t)))),
       element('tbody', {}, ...rows));

@@ -34,7 +34,7 @@ function errata() {
       ['14 GB are 112 GB / 8. The parts divide too: 112 GB / (8·4) = ', of('parts', eight.z3, 'B'), '.'], 'zero', 'ZeRO'],
     ['“ZeRO-3 sends as much as data parallelism”, or “twice as much”.',
       ['3Ψ elements against 2Ψ: ', of('zero3', fsdp.sent_fsdp / fsdp.sent_ddp - 1, 'share'), ' more. Weights are gathered twice, gradients scattered once.'],
-      'zero', 'ZeRO'],
+      'fsdp', 'FSDP'],
     ['“An all-reduce sends 2·S bytes a rank.”',
       ['2·(n − 1)/n·S: 4 GB over 8 ranks are ', of('ring', ring.ring_sent, 'B'), ', not 8 GB. 2·S is the limit for many ranks. The 14 GB of gradients of a 7B '
         + 'model on 8 ranks are ', of('ddp', ddp.sent, 'B'), '.'], 'ring', 'Ring all-reduce'],
@@ -46,10 +46,10 @@ function errata() {
         of('held', alternating.q, ''), ' micro-batches, not ', of('held-gpipe', gpipe.q, ''), '.'], 'pipeline', 'Pipeline'],
     ['“Inside a host, tensor parallelism’s all-reduce is 3 % of the MLP’s time.”',
       ['h = 4096, 4096 tokens, 8 A100 at their peak, no latency: ', of('tp-comm', tensor.t_comm, 's'), ' against ', of('tp-mlp', tensor.t_mlp, 's'), ', ',
-        of('tp-by', tensor.by, 'share'), '.'], 'plan', 'Planner'],
+        of('tp-by', tensor.by, 'share'), '.'], 'tensor', 'Tensor'],
     ['“Activations take 2 bytes · s · d · layers.”',
       ['That is one tensor a layer: ', of('one', layer.L * 2 * layer.x, 'B'), ' for 7B and 4096 tokens. A layer keeps about sixteen such (queries, keys, values, '
-        + 'the MLP’s inner ones): ', of('kept', layer.L * layer.A_0, 'B'), '.'], 'plan', 'Planner'],
+        + 'the MLP’s inner ones): ', of('kept', layer.L * layer.A_0, 'B'), '.'], 'recompute', 'Recomputation'],
     ['“7B on 10¹² tokens takes 355 A100-years.”',
       ['6·Ψ·D / (312 TFLOP/s · 50 %) = ', of('years', price.years, ''), ' years. 355 are GPT-3’s 3.14·10²³ FLOP (Brown 2020, app. D) at 28 TFLOP/s of a V100.'], 'price', 'Price'],
     ['“BLOOM has 530 billion parameters.”', ['BLOOM has 176 (Le Scao 2022); 530 is Megatron-Turing NLG (Smith 2022).'], 'published', 'Published runs'],

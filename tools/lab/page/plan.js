@@ -171,7 +171,7 @@ class Planner {
   showResult(v, found) {
     const parts = (names) => names.map((name) => ({value: v[name], label: rowOf(step, name, v).label, colour: COLOURS[name]}));
     const whole = Math.max(v.total, v.budget) * 1.04;
-    const table = (names, caption, keep = []) => figureTable(step, names, v, {colours: COLOURS, keep, caption});
+    const table = (names, caption, keep = []) => figureTable(step, names, v, {colours: COLOURS, keep, caption, sums: ['total', 'T_step', 'sent', 'states']});
     fill('plan-result',
         element('h3', {}, 'Memory of a GPU'),
         bar(parts(MEMORY), whole, 'B', {value: v.budget, label: `${format(v.budget, 'B')} usable`}),

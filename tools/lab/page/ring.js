@@ -4,38 +4,13 @@ class Ring {
   constructor() {
     this.ranks = new Slider('ring-ranks', 'n: ranks', [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 4, String, () => this.restart());
     this.bytes = new Slider('ring-bytes', 'S: bytes of the buffer', [1e6, 1e7, 1e8, 1e9, 2e9, 4e9, 14e9, 1e11], 4e9, (S) => format(S, 'B'), () => this.update());
-    this.at = new Slider('ring-step', 'step', [0], 0, (t) => `${t} of ${2 * (this.ranks.value - 1)}`, () => this.update());
-    this.button = byId('ring-play');
-    this.button.addEventListener('click', () => this.timer ? this.stop() : this.play());
-    byId('ring-next').addEventListener('click', () => this.move(1));
-    byId('ring-back').addEventListener('click', () => this.move(-1));
+    this.stepper = new Stepper('ring', () => this.update());
     this.restart(2);
   }
 
   restart(at = 0) {
-    const last = 2 * (this.ranks.value - 1);
-    this.at.stops(Array.from({length: last + 1}, (_, i) => i), at);
+    this.stepper.restart(2 * (this.ranks.value - 1), at);
     this.update();
-  }
-
-  move(by) {
-    this.at.set(this.at.value + by);
-    this.update();
-  }
-
-  play() {
-    if (this.at.value === 2 * (this.ranks.value - 1)) this.at.set(0);
-    this.button.textContent = 'Pause';
-    this.timer = setInterval(() => {
-      this.move(1);
-      if (this.at.value === 2 * (this.ranks.value - 1)) this.stop();
-    }, 900);
-  }
-
-  stop() {
-    clearInterval(this.timer);
-    this.timer = null;
-    this.button.textContent = 'Play';
   }
 
   /** held[rank][chunk]: whose contributions its copy contains, after `steps` steps; and what the last step sent. */
@@ -55,7 +30,7 @@ class Ring {
   }
 
   update() {
-    const n = this.ranks.value, t = this.at.value;
+    const n = this.ranks.value, t = this.stepper.value;
     const v = computeRing({n, S: this.bytes.value});
     const {held, sends} = Ring.after(n, t);
     fill('ring-picture', this.circle(n, sends), this.grid(n, held, sends));

@@ -27,7 +27,7 @@ class Wall {
     this.draw();
     fill('wall-numbers', bar(KINDS.map((kind) => ({label: kind, value: v[kind], colour: COLOURS[kind]})), Math.max(v.states, M) * 1.04, 'B',
         {value: M, label: `one GPU: ${format(M, 'B')}`}),
-        figureTable(step, [...KINDS, 'states'], v, {colours: COLOURS, caption: 'Model states on one GPU'}),
+        figureTable(step, [...KINDS, 'states'], v, {colours: COLOURS, sums: ['states'], caption: 'Model states on one GPU'}),
         element('p', {class: 'verdict'}, v.states <= M
             ? 'The model states fit on one GPU; activations come on top.'
             : `The wall: the states alone fill ${plural(gpus, 'GPU')} of ${format(M, 'B')} (⌈${format(v.states, 'B')} / ${format(M, 'B')}⌉).`));

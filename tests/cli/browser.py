@@ -118,7 +118,8 @@ class Browser:
     def key(self, name, times=1):
         for _ in range(times):
             for kind in ("keyDown", "keyUp"):
-                self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=KEYS[name])
+                text = {"text": "\r"} if name == "Enter" and kind == "keyDown" else {}  # presses a button
+                self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=KEYS[name], **text)
 
     def click(self, selector):
         """Presses the mouse in the middle of an element."""

@@ -3,6 +3,40 @@
 from lab_browser import LabBrowser, again_if_the_browser_ends
 from support import main
 
+# By hand: 2 · 13; 16 · 13; (4 + 12/8) · 7; 16 · 70/80 = 14, so 16; √(64/4); 2 · 15/16; 6 + 6; few rounds; 3 · 14 · 7/8; 8192 · 32768/8;
+# 989 T · 0.5/50 G; 7/31; 3/(m + 3) ≤ 0.1; min(32, 8).
+ANSWERS = ("26.0 GB", "208 GB", "38.5 GB", "16", "4", "1.88 GB", "12", "recursive doubling", "36.8 GB", "33.6 M", "9890", "22.6 %", "27", "8")
+
+# What is wrong of a part: texts outside of their picture, a page that is wider than the window, numbers that are none.
+LOOKS_WRONG = """(section) => [...section.querySelectorAll('svg')].flatMap((svg) => {
+  const [, , width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
+  return [...svg.querySelectorAll('text')].filter((text) => {
+    const box = text.getBBox();
+    return box.x < -1 || box.x + box.width > width + 1 || box.y < -2 || box.y + box.height > height + 3;
+  }).map((text) => `${section.id}: ${text.textContent} is cut off`);
+}).concat(document.documentElement.scrollWidth > innerWidth ? [`${section.id} is too wide`] : [],
+  /NaN|undefined|Infinity/.test(section.innerText) ? [`${section.id} shows no number`] : [])"""
+
+# Texts with less than 4.5 : 1 to what is behind them.
+LOW_CONTRAST = """(() => {
+  const rgb = (text) => {
+    const share = text.match(/color\\(srgb ([\\d.]+) ([\\d.]+) ([\\d.]+)/), list = text.match(/[\\d.]+/g).map(Number);
+    return share ? share.slice(1, 4).map((x) => x * 255) : list.length > 3 && list[3] === 0 ? null : list.slice(0, 3);
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.map((v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const behind = (e) => e ? rgb(getComputedStyle(e).backgroundColor) || behind(e.parentElement) : [255, 255, 255];
+  const texts = [...document.querySelectorAll('body *')].filter((e) => !e.closest('svg') && e.offsetParent && !e.disabled
+      && [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
+  const boxes = [...document.querySelectorAll('.box text, .op text')];
+  return [...texts.map((e) => [e, ratio(rgb(getComputedStyle(e).color), behind(e))]),
+    ...boxes.map((e) => [e, ratio(rgb(getComputedStyle(e).fill), rgb(getComputedStyle(e.parentNode.querySelector('rect')).fill))])]
+    .filter(([, r]) => r < 4.5).map(([e, r]) => `${e.tagName} ${e.textContent.slice(0, 20)}: ${r.toFixed(2)}`);
+})()"""
+
 
 class LabLesson(LabBrowser):
     def check(self, expected, within="body"):
@@ -137,6 +171,67 @@ class LabLesson(LabBrowser):
         self.page.slide("moe-used", "8")  # all experts: even, whatever the router says
         self.check({"slower": 1}, "#moe")
         self.assertEqual(self.page.number("moe_dropped"), 0)
+
+    def test_exercises_check_the_answer(self):
+        for number, answer in enumerate(ANSWERS, 1):
+            self.page.click(f"#ex-{number}-check")
+            self.assertIn("Not yet.", self.page.text(f"#ex-{number}-result"))
+            self.page.slide(f"ex-{number}-answer", answer)
+            self.assertEqual(self.page.text(f"#ex-{number}-result"), "")
+            self.page.click(f"#ex-{number}-check")
+            self.assertIn("Right.", self.page.text(f"#ex-{number}-result"), number)
+        self.page.click("#ex-15-check")
+        self.assertIn("It does not fit", self.page.text("#ex-15-result"))
+        self.page.slide("ex-15-tp", "16")
+        self.page.slide("ex-15-pp", "8")  # tensor parallelism across hosts: slow
+        self.page.click("#ex-15-check")
+        self.assertIn("Not yet.", self.page.text("#ex-15-result"))
+        for axis, value in self.page.run("(() => { const model = data.models.find((m) => m.name === '70b'); return Object.entries(search({...ofGpu('h100'), ...model, s: 4096, "
+                                         "G: 128, B: 1024, sched: 1, sp: 1, fa: 1, gb: 2, p8: 1, chunks: 0}, 1).best[0]).filter(([k]) => ['tp', 'pp', 'zero'].includes(k)); })()"):
+            self.page.slide("ex-15-" + axis, str(value))
+        self.page.click("#ex-15-check")
+        self.assertIn("Right.", self.page.text("#ex-15-result"))
+        self.assertEqual(self.page.number("solved"), 15)
+
+    def test_nothing_is_cut_off_on_a_phone_at_any_extreme(self):
+        self.page.shape(390, 844)
+        self.page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # pictures take the new width
+        for part in self.page.run("[...document.querySelectorAll('section:not(#plan)')].map((section) => section.id)"):
+            wrong = self.page.run("""(() => {
+              const looks = """ + LOOKS_WRONG + """, move = (slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); };
+              const section = document.getElementById('""" + part + """'), sliders = [...section.querySelectorAll('input[type=range]')], wrong = looks(section);
+              const extremes = () => [0, 1e9].forEach((to) => { sliders.forEach((slider) => move(slider, to)); wrong.push(...looks(section)); });
+              extremes();
+              for (const slider of sliders) { move(slider, 0); wrong.push(...looks(section)); move(slider, 1e9); }
+              for (const list of section.querySelectorAll('select:not([id$=gpu])')) for (const option of list.options) {
+                list.value = option.value;
+                list.dispatchEvent(new Event('change'));
+                extremes();
+              }
+              return wrong;
+            })()""")
+            self.assertEqual(wrong, [])
+
+    def test_texts_can_be_read_in_both_themes(self):
+        for dark in (False, True):
+            self.page.shape(1440, 900, dark=dark)
+            self.assertEqual(self.page.run(LOW_CONTRAST), [])
+
+    def test_works_with_the_keyboard_alone(self):
+        self.page.run("document.documentElement.style.scrollBehavior = 'auto'")
+        stops = self.page.run("[...document.querySelectorAll('a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), summary, [tabindex=\"0\"]')]"
+                              ".filter((e) => e.tabIndex === 0 && e.getClientRects().length > 0).length")
+        for stop in range(stops):
+            self.page.key("Tab")
+            shown = self.page.run("(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect(); "
+                                  "return [e.outerHTML.slice(0, 80), s.outlineStyle !== 'none' && r.bottom > 0 && r.top < innerHeight]; })()")
+            self.assertTrue(shown[1], (stop, shown[0]))
+        self.page.run("document.getElementById('coll-step').focus()")
+        self.page.key("ArrowRight")
+        self.assertEqual(self.page.shown("coll-step"), "3 of 6")
+        self.page.key("Tab")
+        self.page.key("Enter")  # Back
+        self.assertEqual(self.page.shown("coll-step"), "2 of 6")
 
 
 again_if_the_browser_ends(LabLesson)

@@ -134,6 +134,35 @@ class LabPage(LabBrowser):
           return wrong;
         })()""")
         self.assertEqual(differences, [])
+        for batches, bubble in (("32", 6 / 102), ("16", 6 / 54)):  # DualPipe: (p − 2)/(3m + p − 2)
+            self.page.slide("pipe-p", "8")
+            self.page.choose("pipe-schedule", "4")
+            self.page.slide("pipe-m", batches)
+            self.assertAlmostEqual(self.page.number("bubble", "#pipeline"), bubble, 12)
+            self.assertAlmostEqual(self.page.number("bubble_seen"), bubble, 12)
+            self.assertAlmostEqual(self.page.number("bubble_1"), 7 / (int(batches) + 7), 12)
+        self.page.slide("pipe-m", "5")
+        self.assertIn("drawn with p = 8, m = 16", self.page.text("#pipe-numbers"))
+        self.page.choose("pipe-schedule", "5")
+        self.page.slide("pipe-m", "8")
+        self.assertAlmostEqual(self.page.number("bubble_seen"), 7 / 55, 12)
+        self.assertEqual(self.page.number("held_seen"), 8)
+
+    def test_schedules_from_both_ends_are_complete(self):
+        wrong = self.page.run("""(() => {
+          const wrong = [], all = (operations) => operations.flatMap((op) => op.parts || [op]);
+          for (const p of [2, 4, 6, 8, 12]) for (let m = 2 * p; m <= 30; m += 2) {
+            const dual = schedule(4, p, m, 1), seen = measured(dual, p, true), said = computeStep({...states(7e9), B: m, pp: p, G: p, sched: 4});
+            if (Math.abs(seen.idle - said.bubble) > 1e-12 || seen.held !== said.q || all(dual).filter((op) => op.kind === 'F').length !== p * m) wrong.push(['dual', p, m]);
+            if (new Set(all(dual).map((op) => `${op.kind} ${op.batch}`)).size < 2 * m) wrong.push(['dual lacks', p, m]);
+          }
+          for (const p of [1, 2, 3, 4, 5, 8]) for (let m = p; m <= 30; ++m) {
+            const vee = schedule(5, p, m, 1), seen = measured(vee, p, true), said = compute.vee({p, m});
+            if (seen.idle < said.bubble - 1e-12 || seen.end > 3 * m + p || seen.held > p || vee.length !== 6 * m * p) wrong.push(['vee', p, m, seen]);
+          }
+          return wrong;
+        })()""")
+        self.assertEqual(wrong, [])
 
     def test_the_grid_shows_each_gpus_groups(self):
         self.page.click("#grid-board button[data-rank='13']")
@@ -146,6 +175,19 @@ class LabPage(LabBrowser):
         self.assertIn("tensor parallelism needs the fast links", self.page.text("#grid-groups"))
         self.page.slide("grid-dp", "8")
         self.assertEqual(self.page.number("grid_gpus"), 64)
+
+    def test_the_grid_has_five_axes_and_a_thousand_gpus(self):
+        for axis, size in (("tp", "8"), ("cp", "2"), ("ep", "4"), ("pp", "4"), ("dp", "4"), ("host", "8")):
+            self.page.slide("grid-" + axis, size)
+        self.assertEqual(self.page.number("grid_gpus"), 1024)
+        self.page.run("document.querySelector('#grid-board button[data-rank=\"1023\"]').focus()")
+        text = self.page.text("#grid-groups")  # 1023 is 7, 1, 3, 3, 3
+        for words in ("GPU 1023 = 7 + 8·(1 + 2·(3 + 4·(3 + 4·3)))", "context: GPUs 1015, 1023", "expert: GPUs 975, 991, 1007, 1023",
+                      "pipeline: GPUs 831, 895, 959, 1023", "data: GPUs 255, 511, 767, 1023"):
+            self.assertIn(words, text)
+        self.page.slide("grid-tp", "16")  # no more are drawn: dp makes room
+        self.assertEqual(self.page.number("grid_gpus"), 1024)
+        self.assertIn("tensor parallelism needs the fast links", self.page.text("#grid-groups"))
 
     def test_fits_every_width_and_has_both_themes(self):
         colour = "getComputedStyle(document.body).backgroundColor"

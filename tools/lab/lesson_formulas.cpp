@@ -173,6 +173,14 @@ constexpr Row kRecomputeRows[] = {
     {Time, "more", "", "1/3", "share", "more arithmetic: one forward pass", "Korthikanti 2022, §5"},
 };
 
+// The V: each rank has two chunks, one on the way down and one on the way up. A chunk's forward, backward and weights'
+// part take as long as each other, so a rank computes for 6·m of them.
+constexpr Input kVeeInputs[] = {{"p", "", "stages"}, {"m", "", "micro-batches"}};
+constexpr Row kVeeRows[] = {
+    {Layout, "bubble", "", "(p − 1)/(6·m + p − 1)", "share", "pipeline bubble, at least: the last stage starts p − 1 chunks later", ""},
+    {Layout, "q", "", "min(m, p)", "", "micro-batches in flight, each stage", "Qi 2023, §6"},
+};
+
 constexpr Input kPriceInputs[] = {
     {"Ψ", "", "parameters that a token uses"}, {"D", "token", "tokens"}, {"G", "", "GPUs"}, {"F", "FLOP/s", "peak of a GPU's arithmetic"}, {"e", "share", "of the peak that is reached"},
     {"price", "$", "an hour of a GPU"},
@@ -212,10 +220,11 @@ std::span<const LessonSheet> lesson_sheets() {
   static const Sheet kZeroSheet(kZeroInputs, kZeroRows), kGrowth(kGrowthInputs, kGrowthRows),
       kDdp(kDdpInputs, kDdpRows), kFsdp(kFsdpInputs, kFsdpRows), kTensor(kTensorInputs, kTensorRows),
       kContext(kContextInputs, kContextRows), kMoe(kMoeInputs, kMoeRows), kRecompute(kRecomputeInputs, kRecomputeRows),
-      kPrice(kPriceInputs, kPriceRows);
+      kPrice(kPriceInputs, kPriceRows), kVee(kVeeInputs, kVeeRows);
   static const LessonSheet kSheets[] = {{"zero", kZeroSheet}, {"growth", kGrowth},       {"ddp", kDdp},
                                         {"fsdp", kFsdp},      {"tensor", kTensor},       {"context", kContext},
-                                        {"moe", kMoe},        {"recompute", kRecompute}, {"price", kPrice}};
+                                        {"moe", kMoe},        {"recompute", kRecompute}, {"price", kPrice},
+                                        {"vee", kVee}};
   return kSheets;
 }
 

@@ -129,7 +129,7 @@ function bar(parts, whole, unit, limit = null) {
     if (part.value <= 0) continue;
     const share = part.value / whole * 100;
     made.append(element('div', {class: 'part', style: `width: ${share}%; background: var(--${part.colour})`,
-      title: `${part.label}: ${format(part.value, unit)}`}, share > 4 + 1.1 * part.label.length ? part.label : ''));
+      title: `${part.label}: ${format(part.value, unit)}`}, share > 4 + 2.1 * part.label.length ? part.label : ''));
   }
   if (limit) {
     const at = Math.min(100, limit.value / whole * 100);

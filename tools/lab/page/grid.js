@@ -1,13 +1,21 @@
-// The assignment of GPUs to tensor, pipeline and data parallelism.
+// The assignment of up to 1,024 GPUs to tensor, context, expert, pipeline and data parallelism.
+
+const MOST_GPUS = 1024;
+/** Innermost first: [axis, name, sizes, at first, what its ranks exchange]. */
+const AXES = [
+  ['tp', 'tensor', powers(0, 4), 4, 'all-reduce in every layer'],
+  ['cp', 'context', powers(0, 4), 1, 'keys and values in every layer'],
+  ['ep', 'expert', powers(0, 6), 1, 'tokens in every layer'],
+  ['pp', 'pipeline', powers(0, 5), 2, 'activations from stage to stage'],
+  ['dp', 'data', powers(0, 10), 4, 'gradients once a step'],
+];
 
 class Grid {
   constructor() {
     const again = () => this.update();
-    const sizes = [1, 2, 4, 8];
-    this.tp = new Slider('grid-tp', 'tp: tensor', sizes, 4, String, again);
-    this.pp = new Slider('grid-pp', 'pp: pipeline', sizes, 2, String, again);
-    this.dp = new Slider('grid-dp', 'dp: data', sizes, 4, String, again);
-    this.host = new Slider('grid-host', 'GPUs of a host', [1, 2, 4, 8, 16], 8, String, again);
+    this.axes = AXES.map(
+        ([axis, name, sizes, first]) => new Slider(`grid-${axis}`, `${axis}: ${name}`, sizes, first, String, again));
+    this.host = new Slider('grid-host', 'GPUs of a host', [1, 2, 4, 8, 16, 32, 72], 8, String, again);
     this.chosen = 0;
     const board = byId('grid-board');
     const choose = (event) => {
@@ -27,57 +35,99 @@ class Grid {
     this.update();
   }
 
-  /** Tensor parallelism is innermost, then pipeline, data outermost. */
+  get sizes() {
+    return this.axes.map((slider) => slider.value);
+  }
+
+  /** A rank's place on each axis, innermost first. */
   place(rank) {
-    const tp = this.tp.value, pp = this.pp.value;
-    return {t: rank % tp, p: Math.floor(rank / tp) % pp, d: Math.floor(rank / (tp * pp))};
+    let rest = rank;
+    return this.sizes.map((size) => {
+      const at = rest % size;
+      rest = (rest - at) / size;
+      return at;
+    });
+  }
+
+  /** The outer axes take what the inner ones leave of the most that is drawn. */
+  limit() {
+    let room = MOST_GPUS;
+    this.axes.forEach((slider, i) => {
+      slider.stops(AXES[i][2].filter((size) => size <= room));
+      room /= slider.value;
+    });
   }
 
   update() {
-    const total = this.tp.value * this.pp.value * this.dp.value, perHost = this.host.value;
-    this.chosen = Math.min(this.chosen, total - 1);
-    this.cells = Array.from({length: total}, (_, rank) => {
-      const {t, p, d} = this.place(rank);
-      return element('button', {type: 'button', 'data-rank': rank, 'aria-label': `GPU ${rank}: tensor ${t}, stage ${p}, data ${d}`},
-          element('b', {}, String(rank)), element('small', {}, `${t}·${p}·${d}`));
-    });
+    this.limit();
+    const count = this.sizes.reduce((all, size) => all * size, 1), perHost = this.host.value,
+          used = AXES.map((_, i) => i).filter((i) => this.sizes[i] > 1);
+    this.chosen = Math.min(this.chosen, count - 1);
+    const named = count <= 128;
+    this.places = oneEach(count, (rank) => this.place(rank));
+    this.cells = this.places.map(
+        (place, rank) => element(
+            'button', {
+              type: 'button',
+              'data-rank': rank,
+              'aria-label': `GPU ${rank}: ${used.map((i) => `${AXES[i][1]} ${place[i]}`).join(', ')}`
+            },
+            ...(named ? [element('b', {}, String(rank)), element('small', {}, used.map((i) => place[i]).join('·'))] :
+                        [])));
     const hosts = [];
-    for (let first = 0; first < total; first += perHost) {
-      hosts.push(element('div', {class: 'host'}, element('span', {class: 'host-name'}, `host ${first / perHost}`),
-          element('div', {class: 'gpus', style: `--columns: ${Math.min(perHost, 8)}`}, ...this.cells.slice(first, first + perHost))));
+    for (let first = 0; first < count; first += perHost) {
+      hosts.push(element(
+          'div', {class: 'host'}, element('span', {class: 'host-name'}, `host ${first / perHost}`),
+          element(
+              'div', {class: 'gpus', style: `--columns: ${Math.min(perHost, 8)}`},
+              ...this.cells.slice(first, first + perHost))));
     }
+    byId('grid-board').className = named ? 'board' : 'board dense';
     fill('grid-board', ...hosts);
     this.choose(this.chosen);
   }
 
   choose(chosen) {
     this.chosen = chosen;
-    const mine = this.place(chosen);
-    const groups = {tensor: [], pipeline: [], data: []};
+    const mine = this.places[chosen], groups = AXES.map(() => []);
     this.cells.forEach((cell, rank) => {
-      const {t, p, d} = this.place(rank);
-      const same = {t: t === mine.t, p: p === mine.p, d: d === mine.d};
-      if (same.p && same.d) groups.tensor.push(rank);
-      if (same.t && same.d) groups.pipeline.push(rank);
-      if (same.t && same.p) groups.data.push(rank);
-      const kind = rank === chosen ? 'chosen' : same.p && same.d ? 'tp' : same.t && same.d ? 'pp' : same.t && same.p ? 'dp' : '';
-      cell.className = kind;
+      const apart = AXES.map((_, i) => i).filter((i) => this.places[rank][i] !== mine[i]);
+      if (apart.length === 1) groups[apart[0]].push(rank);
+      if (rank === chosen) groups.forEach((group) => group.push(rank));
+      cell.className = rank === chosen ? 'chosen' : apart.length === 1 ? AXES[apart[0]][0] : '';
       cell.tabIndex = rank === chosen ? 0 : -1;
     });
-    const host = (rank) => Math.floor(rank / this.host.value);
-    const line = (name, colour, what) => {
-      const crosses = groups[name].some((rank) => host(rank) !== host(chosen));
-      const bad = name === 'tensor' && crosses;
-      return element('p', {class: bad ? 'group warning' : 'group'}, element('i', {class: 'swatch', style: `background: var(--${colour})`}),
-          element('b', {}, `${name}: `), `GPUs ${groups[name].join(', ')} `,
-          element('small', {}, `${what}; ${groups[name].length === 1 ? 'alone' : crosses ? 'crosses hosts' : 'inside a host'}`),
+    const host = (rank) => Math.floor(rank / this.host.value), {sizes} = this;
+    const line = ([axis, name, , , what], i) => {
+      const crosses = groups[i].some((rank) => host(rank) !== host(chosen)), bad = axis === 'tp' && crosses;
+      const list =
+          groups[i].length > 16 ? `${groups[i].slice(0, 15).join(', ')} … ${groups[i].at(-1)}` : groups[i].join(', ');
+      return element(
+          'p', {class: bad ? 'group warning' : 'group'},
+          element('i', {class: 'swatch', style: `background: var(--${axis})`}), element('b', {}, `${name}: `),
+          `GPUs ${list} `,
+          element(
+              'small', {},
+              `${what}; ${
+                  groups[i].length === 1 ?
+                      'alone' :
+                      `${groups[i].length} ranks, ${crosses ? 'crosses hosts' : 'inside a host'}`}`),
           bad ? ' — tensor parallelism needs the fast links inside a host.' : '');
     };
-    fill('grid-groups', element('p', {}, 'GPU ', number('grid_rank', chosen, ''),
-        ` = t + tp·(p + pp·d) = ${mine.t} + ${this.tp.value}·(${mine.p} + ${this.pp.value}·${mine.d})`),
-    line('tensor', 'tp', 'all-reduce in every layer'), line('pipeline', 'pp', 'activations from stage to stage'),
-    line('data', 'dp', 'gradients once a step'),
-    element('p', {class: 'note'}, 'GPUs: tp·pp·dp = ', number('grid_gpus', this.cells.length, ''),
-        ` = ${this.tp.value}·${this.pp.value}·${this.dp.value}`));
+    fill(
+        'grid-groups', element('p', {}, 'GPU ', number('grid_rank', chosen, ''), ` = ${this.formula(mine)}`),
+        ...AXES.map(line),
+        element(
+            'p', {class: 'note'}, 'GPUs: ', number('grid_gpus', this.cells.length, ''),
+            ` = ${AXES.map(([axis]) => axis).join('·')} = ${sizes.join('·')}`));
+  }
+
+  /** "1 + 4·(0 + 2·3)": the axes that are used, innermost first. */
+  formula(place) {
+    const used = AXES.map((_, i) => i).filter((i) => this.sizes[i] > 1);
+    if (used.length === 0) return '0';
+    return used.slice(0, -1).reduceRight(
+        (outer, i) => `${place[i]} + ${this.sizes[i]}·${/ [] /.test(outer) ? `(${outer})` : outer}`,
+        String(place[used.at(-1)]));
   }
 }

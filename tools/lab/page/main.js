@@ -43,3 +43,5 @@ new Grid();
 new Price();
 showPublished();
 showErrata();
+new Exercises();
+showTables();

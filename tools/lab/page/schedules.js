@@ -1,8 +1,6 @@
 // Pipeline schedules: the operations of every stage in order, and when each runs. A forward takes 1/v, a backward 2/v
 // units (v: model chunks of a stage); ZB-H1 splits the backward into its input and its weight part, 1 unit each.
 
-const SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb-h1'];
-
 /** Order of a stage: all forwards, then all backwards. */
 function gpipeOrder(p, m) {
   const forwards = Array.from({length: m}, (_, i) => ({kind: 'F', batch: i, chunk: 0}));
@@ -38,21 +36,28 @@ function before(op, stage, p, v) {
   return op.chunk < v - 1 ? key('B', 0, op.chunk + 1) : key('F', stage, op.chunk);
 }
 
-/** Runs orders: [{stage, kind, batch, chunk, start, length}]. */
-function run(orders, v) {
-  const split = orders[0].some((op) => op.kind === 'W');
-  const p = orders.length, ended = new Map(), next = orders.map(() => 0), free = orders.map(() => 0), done = [];
+/** How long an operation takes, in units of a forward pass of a stage. */
+function lengthOf(op, v, split) {
+  return op.length || (op.kind === 'F' || split ? 1 : 2) / v;
+}
+
+/**
+ * Runs orders: [{stage, kind, batch, chunk, start, length}]. `needed(part, stage)`: what must have ended before. An operation with
+ * `parts` is several that run together.
+ */
+function run(orders, v, needed = (op, stage) => before(op, stage, orders.length, v)) {
+  const split = orders[0].some((op) => op.kind === 'W'), ended = new Map(), next = orders.map(() => 0), free = orders.map(() => 0), done = [];
   const waiting = () => orders.some((order, stage) => next[stage] < order.length);
   while (waiting()) {
     let moved = false;
     orders.forEach((order, stage) => {
       while (next[stage] < order.length) {
-        const op = order[next[stage]], needs = before(op, stage, p, v);
-        if (needs && !ended.has(needs)) return;
-        const start = Math.max(free[stage], needs ? ended.get(needs) : 0), length = (op.kind === 'F' || split ? 1 : 2) / v;
+        const op = order[next[stage]], parts = op.parts || [op], needs = parts.map((part) => needed(part, stage)).filter((key) => key);
+        if (needs.some((key) => !ended.has(key))) return;
+        const start = Math.max(free[stage], ...needs.map((key) => ended.get(key))), length = lengthOf(op, v, split);
         done.push({...op, stage, start, length});
         free[stage] = start + length;
-        ended.set(`${op.kind} ${stage} ${op.batch} ${op.chunk}`, free[stage]);
+        for (const part of parts) ended.set(`${part.kind} ${stage} ${part.batch} ${part.chunk}`, free[stage]);
         ++next[stage];
         moved = true;
       }
@@ -80,17 +85,25 @@ function zeroBubbleOrder(p, m) {
 function schedule(sched, p, m, v) {
   const chunks = sched === 2 ? v : 1;
   if (sched === 0) return run(gpipeOrder(p, m), 1);
+  if (sched === 4) return dualPipe(p, m);
+  if (sched === 5) return zeroBubbleV(p, m);
   return run(sched === 3 ? zeroBubbleOrder(p, m) : oneForwardOneBackwardOrder(p, m, chunks), chunks);
 }
 
-/** What the drawing shows: the idle share, and how many micro-batches' activations the first stage holds at most. */
-function measured(operations, p) {
-  const end = Math.max(...operations.map((op) => op.start + op.length));
-  const busy = operations.reduce((sum, op) => sum + op.length, 0);
-  const last = operations.some((op) => op.kind === 'W') ? 'W' : 'B';
-  const chunks = 1 + Math.max(...operations.map((op) => op.chunk));
-  let held = 0, most = 0;
-  const mine = operations.filter((op) => op.stage === 0 && (op.kind === 'F' || op.kind === last));
-  for (const op of mine.sort((a, b) => a.start - b.start)) most = Math.max(most, held += op.kind === 'F' ? 1 / chunks : -1 / chunks);
-  return {end, idle: 1 - busy / (p * end), held: most};
+/**
+ * What the drawing shows: the idle share, and how many micro-batches' activations a stage holds at most: the first, or with `any`
+ * the one that holds most. A forward takes room when it begins; a backward (or its weights' part) gives it back when it ends.
+ */
+function measured(operations, p, any = false) {
+  const end = Math.max(...operations.map((op) => op.start + op.length)), busy = operations.reduce((sum, op) => sum + op.length, 0);
+  const chunks = 1 + Math.max(...operations.map((op) => op.chunk)), apart = new Set(operations.filter((op) => op.kind === 'W')
+      .map((op) => `${op.stage} ${op.batch} ${op.chunk}`));
+  const heldBy = (stage) => {
+    const changes = operations.filter((op) => op.stage === stage).flatMap((op) => (op.parts || [op]).flatMap((part) => part.kind === 'F' ? [[op.start, 1]]
+        : part.kind === 'W' || !apart.has(`${stage} ${part.batch} ${part.chunk}`) ? [[op.start + op.length, -1]] : []));
+    let held = 0, most = 0;
+    for (const [, by] of changes.sort((a, b) => Math.abs(a[0] - b[0]) < 1e-9 ? a[1] - b[1] : a[0] - b[0])) most = Math.max(most, held += by);
+    return most / chunks;
+  };
+  return {end, idle: 1 - busy / (p * end), held: any ? Math.max(...oneEach(p, heldBy)) : heldBy(0)};
 }

@@ -4,14 +4,19 @@ class Stepper {
   constructor(name, changed) {
     this.changed = changed;
     this.last = 0;
-    this.slider = new Slider(`${name}-step`, 'step', [0], 0, (t) => `${t} of ${this.last}`, () => { this.stop(); changed(); });
+    this.slider = new Slider(`${name}-step`, 'step', [0], 0, (t) => `${t} of ${this.last}`, () => {
+      this.stop();
+      changed();
+    });
     this.button = byId(`${name}-play`);
     this.button.addEventListener('click', () => this.timer ? this.stop() : this.play());
     byId(`${name}-next`).addEventListener('click', () => this.move(1));
     byId(`${name}-back`).addEventListener('click', () => this.move(-1));
   }
 
-  get value() { return this.slider.value; }
+  get value() {
+    return this.slider.value;
+  }
 
   /** `last` steps from now on. */
   restart(last, at = 0) {

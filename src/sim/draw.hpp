@@ -1,4 +1,4 @@
-// What ranks did in a simulation, as a Chrome trace and as a drawing.
+// What ranks did in a simulation, as a Chrome trace.
 #pragma once
 
 #include <string>
@@ -10,9 +10,7 @@ namespace tutti::sim {
 /// Chrome's trace format (chrome://tracing, ui.perfetto.dev): a process a rank, a thread a lane and replica.
 std::string chrome_trace(const Replay& replay, const std::string& title);
 
-inline constexpr Rank kMaxDrawn = 64;  ///< ranks in a drawing
-
-/// A row for each lane of the first ranks, a bar for each instruction.
-std::string timeline_svg(const Replay& replay, const std::string& title);
+/// "step 3: folds rank 2's message, sends to rank 4, 4096 B".
+std::string words_of(const Event& event);
 
 }  // namespace tutti::sim

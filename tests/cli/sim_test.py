@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from support import main, tutti
 
@@ -64,8 +65,11 @@ class Sim(unittest.TestCase):
                 page = json.load(file)
             self.assertGreater(sum(event["ph"] == "X" for event in page["traceEvents"]), 100)
             self.assertIn("not measured", page["otherData"]["note"])
-            with open(svg) as file:
-                self.assertIn("not measured", file.read())
+            picture = xml.etree.ElementTree.parse(svg).getroot()
+            words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+            self.assertEqual(sum(word in ("sends", "receives") for word in words), 2 * 8)  # a row a rank and direction
+            self.assertLessEqual({"send", "receive", "receive and fold"}, set(words))  # the legend
+            self.assertTrue(any("not measured" in word for word in words))
 
     def test_takes_the_algorithm_that_is_named(self):
         page = simulated("all_reduce", "--topo", GPUS, "--algo", "swing")

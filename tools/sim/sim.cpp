@@ -15,6 +15,7 @@
 #include "tools/output_option.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/progress.hpp"
+#include "tools/sim/picture.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
 
@@ -174,7 +175,7 @@ void run(const SimOptions& options) {
                                         to_text(Bytes{scene.bytes()}), scene.words());
   if (!options.trace.empty())
     write_file("--trace", options.trace, sim::chrome_trace(rows.front().simulated.replay, title));
-  if (!options.svg.empty()) write_file("--svg", options.svg, sim::timeline_svg(rows.front().simulated.replay, title));
+  if (!options.svg.empty()) write_file("--svg", options.svg, to_svg(picture_of(rows.front().simulated.replay, title)));
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
     return a.simulated.seconds < b.simulated.seconds;

@@ -300,7 +300,7 @@ TEST(Simulate, ADeadlockIsNamed) {
   }
 }
 
-TEST(Simulate, WhatRanksDoIsDrawn) {
+TEST(Simulate, WhatRanksDoIsTraced) {
   Gpus gpus(1);
   const Simulated all =
       simulate(gpus.call(Collective::AllReduce, "ring", 1 << 20), gpus.machine(), {.max_events = 1000});
@@ -313,9 +313,6 @@ TEST(Simulate, WhatRanksDoIsDrawn) {
       EXPECT_GE(event["dur"], 0);
     }
   }
-  const std::string svg = timeline_svg(all.replay, "ring");
-  EXPECT_NE(svg.find("not measured"), std::string::npos);
-  EXPECT_EQ(svg.find("</svg>"), svg.size() - 7);
 }
 
 /// The GPUs of two such hosts, with ranks that are numbered across the hosts: 0, 2, 4 … on the first.

@@ -41,6 +41,10 @@ class Network {
 /// `resources` must outlive it.
 std::unique_ptr<Network> equal_shares(std::span<const SharedResource> resources);
 
+/// Max-min fair shares: what a message cannot use of its share, because another of its links is slower, goes to the
+/// others. Times are SimGrid's, which is slower. `resources` must outlive it.
+std::unique_ptr<Network> fair_shares(std::span<const SharedResource> resources);
+
 /// SimGrid's fluid model (max-min fair), for `run`, which gets the network and may use it until it returns. `routes`:
 /// all sets of resources that messages use. Throws as `run` does, and Error(Unsupported) in a build without SimGrid.
 void with_simgrid(std::span<const SharedResource> resources, std::span<const std::vector<uint32_t>> routes,

@@ -28,7 +28,7 @@ class Replayer {
     replay_.rank_seconds.resize(programs.ranks.size());
     replay_.round_ends.resize(options.rounds);
     replay_.call_ends.resize(options.calls);
-    replay_.carried.resize(machine.resources().size());
+    for (auto* carried : {&replay_.carried, &replay_.carried_last}) carried->resize(machine.resources().size());
     for (const Channel& channel : programs.channels) routes_.push_back(&machine.route(channel.from, channel.to));
     for (auto* counts : {&calls_begun_, &open_of_rank_, &lent_by_rank_}) counts->resize(programs.ranks.size());
     owes_call_.resize(programs.ranks.size());
@@ -99,8 +99,9 @@ class Replayer {
 
   const WindowWork& window_of(const Lane& lane) const {
     const RankWork& work = programs_.ranks[static_cast<size_t>(lane.rank)];
-    return lane.round + 1 < options_.rounds ? work.full : work.last;
+    return is_last(lane) ? work.last : work.full;
   }
+  bool is_last(const Lane& lane) const { return lane.round + 1 >= options_.rounds; }
   const Work& work_of(const Lane& lane) const {
     const WindowWork& window = window_of(lane);
     return window.ops[window.lanes[lane.lane].begin + lane.next];
@@ -264,7 +265,9 @@ class Replayer {
     const uint32_t number = network_.start(resources, bytes);
     if (number >= transfers_.size()) transfers_.resize(number + 1);
     transfers_[number] = transfer;
-    for (const uint32_t resource : resources) replay_.carried[resource] += bytes;
+    const Lane& lane = lanes_[transfer.lane != kNobody ? transfer.lane : streams_[transfer.stream].writer];
+    std::vector<double>& carried = is_last(lane) ? replay_.carried_last : replay_.carried;
+    for (const uint32_t resource : resources) carried[resource] += bytes;
   }
 
   void end_transfer(uint32_t number) {

@@ -33,7 +33,8 @@ struct Replay {
   std::vector<double> call_ends;     ///< when all ranks are done with each call
   std::vector<double> round_ends;    ///< when all ranks are through a round of the first call
   std::vector<double> rank_seconds;  ///< when each rank is done
-  std::vector<double> carried;       ///< bytes, by resource
+  std::vector<double> carried;       ///< bytes, by resource, of all rounds but the last …
+  std::vector<double> carried_last;  ///< … and of the last
   uint64_t messages = 0;
   std::vector<Event> events;  ///< the first ones
 };

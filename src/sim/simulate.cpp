@@ -45,21 +45,36 @@ double seconds_a_round(const Replay& replay, uint32_t width) {
   return (means[last] - means[first]) / static_cast<double>(last - first) / width;
 }
 
-/// What the busiest resource takes for all that it carries in a call, `times` of what was replayed: no call is shorter.
-double least_seconds(const Machine& machine, const Replay& replay, double times) {
+/// Bytes that each resource carries in a round, but the last.
+std::vector<double> carried_in_round(const Replay& replay, const ReplayOptions& extent) {
+  std::vector<double> bytes = replay.carried;
+  for (double& of_all : bytes) of_all /= static_cast<double>(extent.rounds - 1) * extent.calls;
+  return bytes;
+}
+
+/// What the busiest resource takes for these bytes: no round, and no call, is shorter.
+double least_seconds(const Machine& machine, const std::vector<double>& bytes) {
   double least = 0;
-  for (size_t i = 0; i < replay.carried.size(); ++i) {
-    least = std::max(least, replay.carried[i] * times / machine.resources()[i].rate);
-  }
+  for (size_t i = 0; i < bytes.size(); ++i) least = std::max(least, bytes[i] / machine.resources()[i].rate);
   return least;
 }
 
-Busiest busiest_of(const Machine& machine, const Replay& replay, double times, double seconds) {
+/// Bytes that each resource carries in a call. Of the rounds that were replayed, the last is a call's last, which may
+/// be short.
+std::vector<double> carried_in_call(const Replay& replay, const ReplayOptions& extent, double further) {
+  std::vector<double> bytes = replay.carried_last;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = (bytes[i] + replay.carried[i]) / extent.calls;
+  if (further == 0) return bytes;
+  const std::vector<double> round = carried_in_round(replay, extent);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += further * round[i];
+  return bytes;
+}
+
+Busiest busiest_of(const Machine& machine, const std::vector<double>& bytes, double seconds) {
   Busiest busiest;
-  for (size_t i = 0; i < replay.carried.size(); ++i) {
-    const double bytes = replay.carried[i] * times;
-    const double share = seconds > 0 ? bytes / machine.resources()[i].rate / seconds : 0;
-    if (bytes > 0 && share > busiest.share) busiest = {machine.resources()[i].name, share, bytes};
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const double share = seconds > 0 ? bytes[i] / machine.resources()[i].rate / seconds : 0;
+    if (bytes[i] > 0 && share > busiest.share) busiest = {machine.resources()[i].name, share, bytes[i]};
   }
   return busiest;
 }
@@ -83,20 +98,25 @@ Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& op
     }
     with_simgrid(machine.resources(), routes, run);
   } else {
-    run(*equal_shares(machine.resources()));
+    run(options.engine == Engine::Fair ? *fair_shares(machine.resources()) : *equal_shares(machine.resources()));
   }
   const auto further = static_cast<double>(programs.rounds - extent.rounds);
-  const double rest = further > 0 ? further * seconds_a_round(result.replay, extent.width) : 0;
+  double rest = 0;
+  if (further > 0) {  // windows of several replicas end at other times, so the difference may be too short
+    const double least = least_seconds(machine, carried_in_round(result.replay, extent));
+    rest = further * std::max(least, seconds_a_round(result.replay, extent.width));
+  }
   const std::vector<double>& ends = result.replay.call_ends;
-  const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds) / extent.calls;
-  const double least = further > 0 ? least_seconds(machine, result.replay, times) : 0;
+  const std::vector<double> bytes = carried_in_call(result.replay, extent, further);
+  const double least = further > 0 ? least_seconds(machine, bytes) : 0;
   result.seconds = std::max(ends.front() + rest, least);
   if (ends.size() > 1) {
     const double apart = (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1) + rest;
     result.interval = std::max(apart, least);
   }
+  const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds) / extent.calls;
   result.messages = static_cast<double>(result.replay.messages) * times;
-  result.busiest = busiest_of(machine, result.replay, times, result.seconds);
+  result.busiest = busiest_of(machine, bytes, result.seconds);
   return result;
 }
 

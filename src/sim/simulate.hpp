@@ -8,7 +8,7 @@
 
 namespace tutti::sim {
 
-enum class Engine : uint8_t { Fast, SimGrid };
+enum class Engine : uint8_t { Fast, Fair, SimGrid };
 
 struct SimulateOptions {
   Engine engine = Engine::Fast;

@@ -77,6 +77,19 @@ Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank c
 
 }  // namespace
 
+void add_engine(CLI::App& command, std::string& engine) {
+  command
+      .add_option("--engine", engine,
+                  "the network: fast (equal shares), fair (max-min fair), or simgrid (the same, and slower)")
+      ->check(CLI::IsMember({"fast", "fair", "simgrid"}));
+}
+
+sim::SimulateOptions effort_of(const std::string& engine) {
+  if (engine == "simgrid") return {.engine = sim::Engine::SimGrid, .max_work = 1U << 17};
+  if (engine == "fair") return {.engine = sim::Engine::Fair, .max_work = 1U << 19};
+  return {};
+}
+
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
   return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);

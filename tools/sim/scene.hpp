@@ -1,6 +1,7 @@
 // What `tutti sim` simulates: a call, its candidates, and the machine.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct SceneOptions {
   const topo::Graph* graph = nullptr;  ///< not null: the machine, in place of the file's, whose name it has
 };
 
+/// --engine, and how much is replayed with it.
+void add_engine(CLI::App& command, std::string& engine);
+sim::SimulateOptions effort_of(const std::string& engine);
+
 /// In us, for tables.
 std::string time_text(double seconds);
 
@@ -30,6 +35,7 @@ class Scene {
 
   Collective collective() const { return collective_; }
   uint64_t bytes() const { return bytes_; }
+  uint64_t block() const { return block_; }  ///< bytes
   Rank ranks() const { return inputs_.inputs.ranks; }
   /// What was assumed of the machine.
   const std::vector<std::string>& notes() const { return inputs_.notes.unknown; }

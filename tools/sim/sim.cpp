@@ -49,8 +49,7 @@ double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double s
 Row simulate(Scene& scene, const select::Candidate& candidate, const SimOptions& options, bool events) {
   Row row{
       .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
-  sim::SimulateOptions how;
-  if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .max_work = 1U << 17};
+  sim::SimulateOptions how = effort_of(options.engine);
   if (events) how.max_events = kMaxEvents;
   how.calls = options.calls;
   try {
@@ -184,6 +183,7 @@ void run(const SimOptions& options) {
   if (!options.file.empty()) write_file("-o", options.file, json);
   if (options.json) return fmt::print("{}", json);
   const std::string with = options.engine == "simgrid" ? "SimGrid " + sim::simgrid_version()
+                           : options.engine == "fair"  ? "max-min fair shares"
                            : sim::simgrid_version().empty()
                                ? "equal shares (this build has no SimGrid)"
                                : "equal shares (--engine simgrid: SimGrid " + sim::simgrid_version() + ")";
@@ -208,8 +208,7 @@ void add_sim(CLI::App& app) {
       ->check(CLI::Range(1, kMaxModelled));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
-  command->add_option("--engine", options->engine, "the network: fast (equal shares), or simgrid")
-      ->check(CLI::IsMember({"fast", "simgrid"}));
+  add_engine(*command, options->engine);
   command->add_option("--width", options->scene.width, "windows at a time in each lane of a GPU; default 16")
       ->check(CLI::Range(1, 64));
   command->add_option("--trace", options->trace, "writes a Chrome trace of the first windows")->type_name("FILE");

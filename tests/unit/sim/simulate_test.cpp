@@ -72,7 +72,7 @@ TEST(Simulate, APortOfFourHundredGigabitsCarriesWhatIsPublished) {
   EXPECT_LT(rate, 48.5);
   EXPECT_NE(all.busiest.name.find("NIC"), std::string::npos) << all.busiest.name;
   EXPECT_GT(all.busiest.share, 0.9);
-  EXPECT_LT(all.busiest.share, 1.02);
+  EXPECT_LE(all.busiest.share, 1 + 1e-9);
 }
 
 TEST(Simulate, NoLinkCarriesMoreThanItCan) {
@@ -81,7 +81,7 @@ TEST(Simulate, NoLinkCarriesMoreThanItCan) {
     const Call call = gpus.call(Collective::AllReduce, algorithm->name, 64 << 20);
     if (!algorithm->allows(call.shape)) continue;
     const Simulated all = simulate(call, gpus.machine());
-    EXPECT_LT(all.busiest.share, 1.05) << algorithm->name;
+    EXPECT_LE(all.busiest.share, 1 + 1e-9) << algorithm->name;
     EXPECT_GT(all.seconds, 0) << algorithm->name;
     EXPECT_TRUE(all.verified) << algorithm->name;
   }
@@ -169,8 +169,10 @@ double through_memory(Collective collective, const char* name, uint64_t block, E
   call.geometry = {.count = block / 4, .window = block / 4, .element_bytes = 4};
   call.hosts.assign(4, 0);
   const Simulated all = simulate(call, machine, {.engine = engine});
-  EXPECT_GE(all.seconds, all.replay.carried[machine.memory_of(0)] / machine.resources()[machine.memory_of(0)].rate);
-  return all.replay.carried[machine.memory_of(0)];
+  const uint32_t memory = machine.memory_of(0);
+  const double bytes = all.replay.carried[memory] + all.replay.carried_last[memory];
+  EXPECT_GE(all.seconds, bytes / machine.resources()[memory].rate);
+  return bytes;
 }
 
 // A store fetches its line, too. What a rank has used before, a cache holds.
@@ -259,12 +261,40 @@ TEST(Simulate, OwnMemoryThatNoCacheHoldsCostsMore) {
   EXPECT_NEAR((seconds(beyond) - seconds(cached)) / (1 << 20), 2 * 2e-11 + 2 * 3e-11, 1e-12);
 }
 
-TEST(Simulate, BothNetworksAgreeWhereLinksAreEvenlyShared) {
-  if (simgrid_version().empty()) GTEST_SKIP() << "no SimGrid in this build";
+/// The last window is short, and most of the others are extrapolated.
+TEST(Simulate, WhatLinksCarryIsCountedToTheByte) {
   Gpus gpus(1);
+  for (const Engine engine : {Engine::Fast, Engine::Fair}) {
+    for (const uint64_t window : {uint64_t{1} << 20, uint64_t{1000000}, uint64_t{3000000}}) {
+      Call call = gpus.call(Collective::AllGather, "ring", kGiB / 8);
+      call.geometry.window = window / 4;
+      call.geometry.width = 8;
+      const Simulated all = simulate(call, gpus.machine(), {.engine = engine, .max_generations = 3});
+      ASSERT_LT(all.replayed, all.rounds);
+      EXPECT_NEAR(all.busiest.bytes, kGiB / 8 * 7, 1) << window;
+      EXPECT_LE(all.busiest.share, 1 + 1e-9) << window;
+    }
+  }
+}
+
+TEST(Simulate, AllNetworksAgreeWhereLinksAreEvenlyShared) {
+  Gpus gpus(1);
+  const double equal = gpus.all_reduce_busbw("ring", 64 << 20);
+  EXPECT_NEAR(gpus.all_reduce_busbw("ring", 64 << 20, {.engine = Engine::Fair}) / equal, 1, 0.05);
+  if (simgrid_version().empty()) return;
   const SimulateOptions with{.engine = Engine::SimGrid, .max_work = 1 << 14};
-  const double ratio = gpus.all_reduce_busbw("ring", 64 << 20, with) / gpus.all_reduce_busbw("ring", 64 << 20);
-  EXPECT_NEAR(ratio, 1, 0.05);
+  EXPECT_NEAR(gpus.all_reduce_busbw("ring", 64 << 20, with) / equal, 1, 0.05);
+}
+
+/// The times of SimGrid's fluid model, on a plan whose messages have other bottlenecks.
+TEST(Simulate, FairSharesTakeAsLongAsSimGrids) {
+  if (simgrid_version().empty()) GTEST_SKIP() << "no SimGrid in this build";
+  Gpus gpus(2);
+  for (const char* const name : {"double_tree", "hierarchical", "recursive_doubling"}) {
+    const double fair = gpus.all_reduce_busbw(name, 64 << 20, {.engine = Engine::Fair, .max_work = 1 << 14});
+    const double other = gpus.all_reduce_busbw(name, 64 << 20, {.engine = Engine::SimGrid, .max_work = 1 << 14});
+    EXPECT_NEAR(fair / other, 1, 0.01) << name;
+  }
 }
 
 TEST(Simulate, AThousandRanksTakeLessThanAMinute) {

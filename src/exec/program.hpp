@@ -51,7 +51,7 @@ struct Program {
   uint32_t width = 1;          ///< replicas of the lanes that the executor runs, over disjoint windows
   /// Rounds of a replica: they are dealt out to the replicas in turn.
   uint64_t rounds_of(uint32_t replica) const { return (rounds - replica + width - 1) / width; }
-  bool fenced = false;  ///< the plan has scratch, so its rounds are ordered as the verifier assumes
+  bool fenced = false;  ///< lanes share scratch (plan/scratch.hpp): their rounds are ordered as the verifier assumes
   bool offers = false;  ///< some instruction offers a destination for a direct store
   const Method* method = &methods::lanes;
   bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends

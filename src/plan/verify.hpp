@@ -5,8 +5,8 @@
 // - a step begins to write only when all of its messages have arrived, and its reads of lent memory end with the step;
 // - a message that has chunks is sent in every round, even if the window is so short that it is empty (else what it
 //   orders would be unordered in a short last round); one without chunks need be sent in round 0 only;
-// - the lanes of a rank that has scratch enter round k + versions only when all of them have finished round k (those
-//   of other ranks may be any number of rounds apart);
+// - the lanes of a rank that share scratch (plan/scratch.hpp) enter round k + versions only when all of them have
+//   finished round k (others may be any number of rounds apart);
 // - a Reduce whose destination is, element for element, one of its operands folds as if it had read them all first, and
 //   a Copy whose pieces are the same memory as its source's, piece by piece, writes nothing.
 #pragma once

@@ -9,6 +9,7 @@
 #include "exec/compile/layout.hpp"
 #include "exec/compile/link_table.hpp"
 #include "exec/method.hpp"
+#include "plan/scratch.hpp"
 #include "plan/verify.hpp"
 
 namespace tutti::exec {
@@ -247,7 +248,7 @@ Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& tr
   const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;
   program.last = Scaling(plan, geometry, rest, links, program).scale();
   if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale();
-  program.fenced = plan.scratch_blocks > 0;
+  program.fenced = plan::shares_scratch(plan);
   const auto offers = [](const WindowProgram& window) {
     return std::any_of(window.ops.begin(), window.ops.end(),
                        [](const Instruction& op) { return (op.remote & kOffersDestination) != 0; });

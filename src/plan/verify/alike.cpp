@@ -19,7 +19,7 @@ class Comparison {
     const bool same_lanes = std::equal(
         first_.lanes.begin(), first_.lanes.end(), other_.lanes.begin(), other_.lanes.end(),
         [](const Lane& a, const Lane& b) { return a.steps.begin == b.steps.begin && a.steps.end == b.steps.end; });
-    if (!same_lanes || model_.has_scratch(0) != model_.has_scratch(rank_)) return false;
+    if (!same_lanes || model_.is_fenced(0) != model_.is_fenced(rank_)) return false;
     for (size_t i = 0; i < first_.steps.size(); ++i) {
       if (!same_step(first_.steps[i], other_.steps[i])) return false;
     }

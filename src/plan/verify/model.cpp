@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "plan/scratch.hpp"
 #include "plan/verify/reject.hpp"
 #include "plan/verify/structure.hpp"
 
@@ -61,6 +62,7 @@ Alias alias_of(const Shape& shape, uint32_t rank) {
 
 Model::Model(std::span<const RankPlan> plans) : plans_(plans) {
   lanes_ = static_cast<uint32_t>(plans.front().lanes.size());
+  for (const RankPlan& plan : plans) fenced_.push_back(shares_scratch(plan));
   number_steps();
   number_atoms();
   number_locations();

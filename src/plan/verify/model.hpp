@@ -41,7 +41,8 @@ class Model {
   explicit Model(std::span<const RankPlan> plans);
 
   std::span<const RankPlan> plans() const { return plans_; }
-  bool has_scratch(uint32_t rank) const { return plans_[rank].scratch_blocks > 0; }
+  /// Do the lanes of a rank wait for each other between rounds?
+  bool is_fenced(uint32_t rank) const { return fenced_[rank]; }
   const Shape& shape() const { return plans_.front().shape; }
   uint32_t ranks() const { return static_cast<uint32_t>(plans_.size()); }
   uint32_t lanes() const { return lanes_; }  ///< of each rank; lane l of rank r is number r · lanes() + l
@@ -113,6 +114,7 @@ class Model {
   std::span<const RankPlan> plans_;
   uint32_t lanes_ = 0, links_ = 0, locations_ = 0;
   bool has_alias_ = false, has_empty_messages_ = false;
+  std::vector<bool> fenced_;  // by rank
   std::vector<uint32_t> first_step_;
   std::vector<Fraction> bounds_;
   std::vector<uint32_t> cuts_;                    // atom at each boundary of each distinct partition

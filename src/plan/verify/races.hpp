@@ -40,7 +40,7 @@ class Races {
   uint32_t step_of(Access access) const;
   uint32_t round_of(Access access) const;
   bool is_empty(uint32_t message) const;
-  bool fenced(uint32_t rank) const { return model_.lanes() > 1 && model_.has_scratch(rank); }
+  bool fenced(uint32_t rank) const { return model_.lanes() > 1 && model_.is_fenced(rank); }
 
   const Model& model_;
   uint32_t ranks_, steps_;  // that are checked

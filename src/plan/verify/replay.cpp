@@ -60,7 +60,7 @@ Replay::Wait Replay::blocked_by_own_rank(uint32_t lane) const {
       return {Reason::After, other};
     }
   }
-  if (model_.has_scratch(rank) && state.step == state.steps.begin && state.round >= versions_) {
+  if (model_.is_fenced(rank) && state.step == state.steps.begin && state.round >= versions_) {
     for (uint32_t other = rank * model_.lanes(); other < (rank + 1) * model_.lanes(); ++other) {
       if (states_[other].round + versions_ <= state.round) return {Reason::Fence, other};
     }

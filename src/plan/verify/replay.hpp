@@ -22,7 +22,7 @@ struct Moment {
 
 class Replay {
  public:
-  /// Rounds k and k + versions share scratch: the lanes of a rank with scratch wait for each other accordingly.
+  /// Rounds k and k + versions use the same scratch: lanes of a rank that share it wait for each other accordingly.
   Replay(const Model& model, uint32_t capacity, uint32_t versions, uint32_t rounds);
 
   /// Calls visit(Moment) for every step of every round, in an order that keeps program order, `after`, messages and

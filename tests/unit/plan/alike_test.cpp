@@ -163,10 +163,15 @@ TEST(Alike, AreNotIfOneSendsToMoreAtATime) {
   EXPECT_FALSE(alike(plans));
 }
 
-TEST(Alike, AreNotIfOneHasScratchAndAnotherHasNone) {
+/// Both have a copy of the input in memory that two lanes use: scratch, which orders their rounds, or output.
+TEST(Alike, AreNotIfLanesOfOneShareScratch) {
   EXPECT_FALSE(alike(written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
-    if (me == 0) plan.scratch(1);
-    exchange(me, plan, plan.lane(), Lend::Never);
+    const View aside = me == 0 ? plan.scratch(1) : plan.output();
+    auto one = plan.lane(), two = plan.lane();
+    const StepRef copied = one.copy(aside.all(), plan.input().all());
+    const StepRef sent = two.after(copied).send(aside.all(), 1 - me);
+    one.after(sent).complete(plan.output().all(), {plan.input().all(), aside.all()});
+    two.recv(plan.scratch(1).all(), 1 - me);
   })));
 }
 

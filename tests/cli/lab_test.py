@@ -159,9 +159,14 @@ class Lab(unittest.TestCase):
         done = tutti("lab", "--published", "all")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split("|") for line in done.stdout.splitlines() if line.count(" % |") == 3]
-        self.assertGreaterEqual(len(rows), 20)
+        self.assertGreaterEqual(len(rows), 25)
         for row in rows:
-            self.assertLessEqual(abs(float(row[7].split()[0])), 30, row)
+            self.assertLessEqual(abs(float(row[8].split()[0])), 30, row)
+            self.assertNotEqual(row[4].strip(), "")  # where its figures were seen
+        held_out = re.search(r"Of all (\d+) runs, each held out: median error (\S+) %, worst (\S+) %", done.stdout)
+        self.assertEqual(int(held_out[1]), len(rows))
+        self.assertLessEqual(float(held_out[2]), 12)
+        self.assertLessEqual(float(held_out[3]), 30)
         self.assertRegex(done.stdout, r"Median error \d\.\d %, worst \d+\.\d %")
         kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "results", "planner.md")
         with open(kept) as file:

@@ -1,5 +1,7 @@
 #include "train/planner/published.hpp"
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 namespace tutti::train::planner {
@@ -8,6 +10,9 @@ namespace {
 constexpr const char* kMegatron = "Narayanan 2021, table 1";
 constexpr const char* kSmith = "Smith 2022, §2.4";
 constexpr const char* kLlama = "Grattafiori 2024, table 4";
+constexpr const char* kKorthikanti = "Korthikanti 2022, tables 3 and 5";
+constexpr const char* kPaper = "the paper";
+constexpr const char* kCopies = "two copies of the table";
 
 const Cluster& kind(const char* name) {
   for (const NamedCluster& cluster : named_clusters()) {
@@ -50,6 +55,7 @@ PublishedRun megatron(const char* name, const char* label, const Model& model, i
   return {.name = name,
           .label = label,
           .source = kMegatron,
+          .seen = kCopies,
           .scenario = of(model, "a100", gpus, early(batch)),
           .fixed = {.pp = pp, .cp = 1, .tp = tp, .zero = 0, .recompute = 2},
           .published = teraflops / 312,
@@ -62,11 +68,27 @@ PublishedRun turing(const char* name, const char* label, int64_t gpus, double te
       .name = name,
       .label = label,
       .source = kSmith,
+      .seen = "summaries; the paper of PaLM",
       .scenario = of(gpt(530e9, 105, 20480, 128, 50257), "a100", gpus, early(1920, Schedule::OneForwardOneBackward)),
       .fixed = {.pp = 35, .cp = 1, .tp = 8, .zero = 0, .recompute = 2, .micro_batch = 1},
       .published = teraflops / 312,
       .with_recomputation = true,
-      .assumed = ""};
+      .assumed = "micro-batch 1"};
+}
+
+/// Selective recomputation with sequence parallelism, one copy of the model unless `gpus` are more. No run of this
+/// paper took part in the choice of η.
+PublishedRun korthikanti(const char* name, const char* label, const Model& model, int64_t gpus, int64_t pp,
+                         int64_t batch, int64_t micro_batch, int64_t chunks, double share) {
+  return {.name = name,
+          .label = label,
+          .source = kKorthikanti,
+          .seen = kPaper,
+          .scenario = of(model, "a100", gpus, {.batch = batch, .chunks = chunks, .flash_attention = false}),
+          .fixed = {.pp = pp, .cp = 1, .tp = 8, .zero = 0, .recompute = 1, .micro_batch = micro_batch},
+          .published = share,
+          .with_recomputation = false,
+          .assumed = ""};
 }
 
 /// Gradients in f32, sharded as the optimizer is, weights not: ZeRO-2.
@@ -76,24 +98,25 @@ PublishedRun llama(const char* name, const char* label, int64_t gpus, double sha
   return {.name = name,
           .label = label,
           .source = kLlama,
+          .seen = kPaper,
           .scenario = of(model("405b"), "h100", gpus, job),
           .fixed = {.pp = 16, .cp = 1, .tp = 8, .zero = 2, .recompute = 0, .micro_batch = 1},
           .published = share,
           .with_recomputation = false,
-          .assumed = "8 chunks, of a layer each"};
+          .assumed = "micro-batch 1; 8 chunks, of a layer each"};
 }
 
 PublishedRun bloom() {
-  Model shape = gpt(176e9, 70, 14336, 112, 250880);
-  shape.dropout = false;
-  PublishedRun run{.name = "bloom",
-                   .label = "BLOOM 176B, 384 A100",
-                   .source = "Le Scao 2022, §3.4",
-                   .scenario = of(shape, "a100", 384, early(2048, Schedule::OneForwardOneBackward)),
-                   .fixed = {.pp = 12, .cp = 1, .tp = 4, .zero = 1, .recompute = 2, .micro_batch = 2},
-                   .published = 156.0 / 312,
-                   .with_recomputation = true,
-                   .assumed = ""};
+  PublishedRun run{
+      .name = "bloom",
+      .label = "BLOOM 176B, 384 A100",
+      .source = "Le Scao 2022, §3.4",
+      .seen = "the training's README and script; GENCI's account",
+      .scenario = of(gpt(176e9, 70, 14336, 112, 250880), "a100", 384, early(2048, Schedule::OneForwardOneBackward)),
+      .fixed = {.pp = 12, .cp = 1, .tp = 4, .zero = 1, .recompute = 2, .micro_batch = 2},
+      .published = 156.0 / 312,
+      .with_recomputation = true,
+      .assumed = ""};
   run.scenario.cluster.bandwidth_out = 6.25e9;  // 4 Omni-Path links of 100 Gb/s for 8 GPUs
   return run;
 }
@@ -102,12 +125,13 @@ PublishedRun bloom() {
 PublishedRun opt() {
   return {.name = "opt",
           .label = "OPT-175B, 992 A100",
-          .source = "Zhang 2022, §2.4",
+          .source = "Zhang 2022, §2.4 and table 1",
+          .seen = kPaper,
           .scenario = of(gpt(175e9, 96, 12288, 96, 50272), "a100", 992, early(992)),
           .fixed = {.pp = 1, .cp = 1, .tp = 8, .zero = 3, .recompute = 2},
           .published = 147.0 / 312,
           .with_recomputation = true,
-          .assumed = "8 sequences a replica (2 M tokens a step), recomputation counted"};
+          .assumed = "tp 8; recomputation counted; the paper says \"up to\""};
 }
 
 /// 6,144 TPU v4 as two hosts of 3,072: 275 TFLOP/s, 32 GiB at 1.2 TB/s, 300 GB/s to the neighbours in a pod.
@@ -121,14 +145,16 @@ PublishedRun palm() {
   shape.vocabulary = 256000;
   shape.sequence = 2048;
   Job job{.batch = 2048, .flash_attention = false};
-  PublishedRun run{.name = "palm",
-                   .label = "PaLM 540B, 6,144 TPU v4",
-                   .source = "Chowdhery 2022, table 3",
-                   .scenario = of(shape, "a100", 6144, job),
-                   .fixed = {.pp = 1, .cp = 1, .tp = 12, .zero = 3, .recompute = 2},
-                   .published = 0.462,
-                   .with_recomputation = false,
-                   .assumed = "products and latencies as on A100, 50 Gb/s a chip between pods, all recomputed"};
+  PublishedRun run{
+      .name = "palm",
+      .label = "PaLM 540B, 6,144 TPU v4",
+      .source = "Chowdhery 2022, table 3",
+      .seen = kPaper,
+      .scenario = of(shape, "a100", 6144, job),
+      .fixed = {.pp = 1, .cp = 1, .tp = 12, .zero = 3, .recompute = 2},
+      .published = 0.462,
+      .with_recomputation = false,
+      .assumed = "products and latencies as on A100, 50 Gb/s a chip between pods, weights sharded over both"};
   Cluster& cluster = run.scenario.cluster;
   cluster.gpus_per_host = 3072;
   cluster.memory = 34.4e9;
@@ -142,12 +168,13 @@ PublishedRun palm() {
 PublishedRun gpt3() {
   PublishedRun run{.name = "gpt-3",
                    .label = "GPT-3 175B, 10,000 V100",
-                   .source = "Chowdhery 2022, table 3; Patterson 2021, table 4",
+                   .source = "Chowdhery 2022, table 3; Brown 2020, table 2.1; Patterson 2021",
+                   .seen = "the papers",
                    .scenario = of(model("175b"), "v100", 10000, early(1600)),
                    .fixed = {.cp = 1},
                    .published = 0.213,
                    .with_recomputation = false,
-                   .assumed = "the whole layout: the best; 1,600 sequences (3.2 M tokens); 50 GB/s a host"};
+                   .assumed = "the whole layout: the best; 50 GB/s a host"};
   run.scenario.cluster.bandwidth_out = 6.25e9;
   return run;
 }
@@ -158,6 +185,7 @@ PublishedRun deepseek() {
   return {.name = "deepseek-v3",
           .label = "DeepSeek-V3 671B, 2,048 H800",
           .source = "DeepSeek 2025, table 4; DeepSeek 2024, §3",
+          .seen = "the papers",
           .scenario = of(model("deepseek-v3"), "h800", 2048, job),
           .fixed = {.pp = 16, .cp = 1, .ep = 64, .tp = 1, .zero = 1, .recompute = 1, .micro_batch = 1},
           .published = 0.4373,
@@ -184,6 +212,12 @@ std::vector<PublishedRun> all_runs() {
       turing("mt-nlg", "MT-NLG 530B, 2,240 A100", 2240, 126),
       turing("mt-nlg-2800", "MT-NLG 530B, 2,800 A100", 2800, 121),
       turing("mt-nlg-3360", "MT-NLG 530B, 3,360 A100", 3360, 113),
+      korthikanti("korthikanti-22b", "GPT 22B, 8 A100", gpt(22e9, 48, 6144, 64), 8, 1, 4, 4, 1, 0.415),
+      korthikanti("korthikanti-175b", "GPT 175B, 64 A100", gpt(175e9, 96, 12288, 96), 64, 8, 64, 1, 3, 0.514),
+      korthikanti("korthikanti-530b", "GPT 530B, 280 A100", gpt(530e9, 105, 20480, 128), 280, 35, 280, 1, 3, 0.560),
+      korthikanti("korthikanti-530b-dp", "GPT 530B, 2,240 A100", gpt(530e9, 105, 20480, 128), 2240, 35, 2240, 1, 3,
+                  0.542),
+      korthikanti("korthikanti-1t", "GPT 1T, 512 A100", gpt(1e12, 128, 25600, 160), 512, 64, 512, 1, 1, 0.563),
       palm(),
       gpt3(),
       deepseek(),
@@ -197,19 +231,60 @@ std::span<const PublishedRun> published_runs() {
   return kRuns;
 }
 
-Prediction predict(const PublishedRun& run) {
+Prediction predict(const PublishedRun& run, double efficiency) {
   Prediction prediction;
-  Outcome outcome = search(run.scenario, run.fixed, 1);
+  Scenario scenario = run.scenario;
+  scenario.cluster.efficiency = efficiency;
+  Outcome outcome = search(scenario, run.fixed, 1);
   if (outcome.best.empty()) {  // by the estimate; the run itself trained
     prediction.fits = false;
-    Scenario roomy = run.scenario;
-    roomy.cluster.memory *= 10;
-    outcome = search(roomy, run.fixed, 1);
+    scenario.cluster.memory *= 10;
+    outcome = search(scenario, run.fixed, 1);
   }
   prediction.candidate = outcome.best.front();
   prediction.share = prediction.candidate.at(run.with_recomputation ? "HFU" : "MFU");
   prediction.error = prediction.share / run.published - 1;
   return prediction;
+}
+
+double matching_efficiency(const PublishedRun& run) {
+  constexpr int kHalvings = 10;  // to less than 0.001
+  double low = 0.2, high = 1;    // the prediction grows with it
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (predict(run, middle).error < 0 ? low : high) = middle;
+  }
+  return high;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+std::vector<HeldOut> hold_out() {
+  const auto paper_of = [](const PublishedRun& run) {
+    const std::string_view source = run.source;
+    return std::string(source.substr(0, source.find(',')));
+  };
+  std::vector<HeldOut> all;
+  std::vector<std::pair<std::string, double>> matching;
+  for (const PublishedRun& run : published_runs()) {
+    matching.emplace_back(paper_of(run), matching_efficiency(run));
+    const auto is_this = [&](const HeldOut& held) { return held.paper == matching.back().first; };
+    if (std::none_of(all.begin(), all.end(), is_this)) all.push_back({.paper = matching.back().first, .errors = {}});
+  }
+  for (HeldOut& held : all) {
+    std::vector<double> others;
+    for (const auto& [paper, efficiency] : matching) {
+      if (paper != held.paper) others.push_back(efficiency);
+    }
+    held.efficiency = median(others);
+    for (const PublishedRun& run : published_runs()) {
+      if (paper_of(run) == held.paper) held.errors.push_back(predict(run, held.efficiency).error);
+    }
+  }
+  return all;
 }
 
 }  // namespace tutti::train::planner

@@ -151,23 +151,25 @@ void stop_and_go_on(const Stage& stage, const std::string& call, const std::stri
   Job job(stage, [&](int rank) {
     const std::string window = "window 8388608" + memory + "\n", line = call + " 8388608 0" + memory;
     if (rank == 1) return window + line + "\nbarrier\nrepeat " + line;  // the first call allocates its buffer
-    return window + "barrier\nwait_signal 1\nderegister\nfill\nwait\nintact";
+    return window + "wait\nbarrier\nwait_signal 1\nderegister\nfill\nwait\nintact";
   });
-  job.await(0, 2);
+  job.await(1, 2);  // which takes seconds on an emulated device
+  job.go(0);
+  job.await(0, 3);
   job.await(1, 3);
   std::this_thread::sleep_for(std::chrono::duration<double>(moment));
   job.child_of(1).signal(SIGSTOP);
-  job.await(0, 4);
+  job.await(0, 5);
   job.child_of(1).signal(SIGCONT);
   job.await(1, 4);
   job.go(0);
   const auto stories = job.finish(30);
   EXPECT_EQ(job.problem(), "");
-  ASSERT_EQ(stories[0].size(), 8u) << "it ended before its script did";
-  EXPECT_EQ(stories[0][3].code, tuttiTimeout) << stories[0][3].text;
-  EXPECT_NE(stories[0][3].text.find(" s for a signal of rank 1"), std::string::npos) << stories[0][3].text;
-  EXPECT_NE(stories[0][4].code, tuttiSuccess) << "rank 1 has not deregistered";
-  EXPECT_EQ(stories[0][7].code, tuttiSuccess) << "its part was written after it was deregistered";
+  ASSERT_EQ(stories[0].size(), 9u) << "it ended before its script did";
+  EXPECT_EQ(stories[0][4].code, tuttiTimeout) << stories[0][4].text;
+  EXPECT_NE(stories[0][4].text.find(" s for a signal of rank 1"), std::string::npos) << stories[0][4].text;
+  EXPECT_NE(stories[0][5].code, tuttiSuccess) << "rank 1 has not deregistered";
+  EXPECT_EQ(stories[0][8].code, tuttiSuccess) << "its part was written after it was deregistered";
   EXPECT_NE(stories[1].back().code, tuttiInternalError) << "a get has returned what the part has not held";
 }
 

@@ -127,7 +127,7 @@ class Grid {
     const used = AXES.map((_, i) => i).filter((i) => this.sizes[i] > 1);
     if (used.length === 0) return '0';
     return used.slice(0, -1).reduceRight(
-        (outer, i) => `${place[i]} + ${this.sizes[i]}·${/ [] /.test(outer) ? `(${outer})` : outer}`,
+        (outer, i) => `${place[i]} + ${this.sizes[i]}·${outer.includes(' ') ? `(${outer})` : outer}`,
         String(place[used.at(-1)]));
   }
 }

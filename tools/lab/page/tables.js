@@ -17,7 +17,7 @@ const CHEAT = [
   ],
   [
     'Tensor', 'tensor', 'A layer is too large or too slow on one GPU', 'hidden states, 4 all-reduces a layer',
-    'sent_tp', 'inside a host (NVLink); nothing hides it', 'tp ≤ GPUs of a host'
+    'sent_tp', 'inside a host (NVLink): the next layer waits for it', 'tp ≤ GPUs of a host'
   ],
   [
     'Sequence (Megatron)', 'tensor', 'With tensor parallelism, always', 'the same bytes', 'sent_tp', 'inside a host',
@@ -109,20 +109,18 @@ function coded(text) {
 
 function showTables() {
   const head = ['parallelism', 'when', 'what travels', 'bytes', 'link', 'price'];
+  const line = ([name, part, when, travels, row, link, price]) => {
+    const cells = [when, travels, row === '' ? '' : step.rows.find((r) => r.name === row).formula, link, price];
+    return element(
+        'tr', {}, element('th', {scope: 'row'}, element('a', {href: `#${part}`}, name)),
+        ...cells.map((text, i) => element('td', {class: i === 2 ? 'formula' : '', 'data-head': head[i + 1]}, text)));
+  };
   fill(
       'cheat-table',
       element(
           'table', {class: 'plain cheat'}, element('caption', {}, 'Which parallelism when'),
           element('thead', {}, element('tr', {}, ...head.map((text) => element('th', {scope: 'col'}, text)))),
-          element(
-              'tbody', {},
-              ...CHEAT.map(
-                  ([name, part, when, travels, row, link, price]) => element(
-                      'tr', {}, element('th', {scope: 'row'}, element('a', {href: `#${part}`}, name)),
-                      ...[when, travels].map((text) => element('td', {}, text)),
-                      element(
-                          'td', {class: 'formula'}, row === '' ? '' : step.rows.find((r) => r.name === row).formula),
-                      ...[link, price].map((text) => element('td', {}, text)))))));
+          element('tbody', {}, ...CHEAT.map(line))));
   fill(
       'names-list',
       ...SEVERAL.map(

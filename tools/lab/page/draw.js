@@ -70,8 +70,8 @@ function timeline(width, rows, end, text, marks = []) {
 }
 
 /**
- * Curves on logarithmic scales. series: [{name, colour, values}], one value for each of `stops`; `at`: the stop that is
- * marked; limit: {value, text}, a line across. A legend names the curves.
+ * Curves on logarithmic scales. series: [{name, colour, values, dashes}], one value for each of `stops`; `at`: the stop
+ * that is marked; limit: {value, text}, a line across. A legend names the curves.
  */
 function curves(width, stops, series, {unit, axis, text, at, limit = null, height = 290}) {
   const left = 58, right = width - 16, top = limit ? 22 : 10, bottom = height - 36;
@@ -99,12 +99,11 @@ function curves(width, stops, series, {unit, axis, text, at, limit = null, heigh
   made.append(
       label((left + right) / 2, height - 4, axis, 'middle'),
       element('line', {x1: x(at), x2: x(at), y1: top, y2: bottom, class: 'wall thin'}));
-  for (const {name, colour, values} of series) {
+  for (const {name, colour, values, dashes = ''} of series) {
     const style = `--colour: var(--${colour})`, here = values[stops.indexOf(at)];
+    const points = stops.map((stop, i) => `${x(stop)},${y(values[i])}`).join(' ');
     made.append(
-        element(
-            'polyline', {points: stops.map((stop, i) => `${x(stop)},${y(values[i])}`).join(' '), class: 'curve', style},
-            element('title', {}, name)),
+        element('polyline', {points, class: 'curve', style, 'stroke-dasharray': dashes}, element('title', {}, name)),
         element('circle', {cx: x(at), cy: y(here), r: 5, class: 'point', style}));
   }
   if (limit) {

@@ -1,8 +1,9 @@
 // What an all-reduce costs as the number of ranks grows, by algorithm.
 
+/** [name in the sheet, colour, dashes of its curve: some curves lie on each other] */
 const GROWTH = [
-  ['server', 'stage0'], ['chain', 'ep'], ['tree', 'activations'], ['oneshot', 'tp'], ['doubling', 'stage2'],
-  ['ring', 'weights'], ['twoshot', 'gradients'], ['halving', 'optimizer']
+  ['server', 'stage0', ''], ['chain', 'ep', '8 7'], ['tree', 'activations', ''], ['oneshot', 'tp', ''],
+  ['doubling', 'stage2', ''], ['twoshot', 'gradients', ''], ['ring', 'weights', '12 9'], ['halving', 'optimizer', '3 7']
 ];
 const MEASURES =
     [['t', 'time', 's'], ['p', 'bytes sent by the rank that sends most', 'B'], ['v', 'bytes sent by all ranks', 'B']];
@@ -46,11 +47,10 @@ class Growth {
   chart(width) {
     const [kind, what, unit] = MEASURES[byId('growth-measure').value], stops = powers(1, 10),
                        all = stops.map((n) => this.values(n));
-    const series = GROWTH.map(([name, colour]) => ({
-                                name: rowOf(data.sheets.growth, `${kind}_${name}`, all[0]).label,
-                                colour,
-                                values: all.map((v) => v[`${kind}_${name}`])
-                              }));
+    const series = GROWTH.map(([name, colour, dashes]) => {
+      const row = `${kind}_${name}`;
+      return {name: rowOf(data.sheets.growth, row, all[0]).label, colour, dashes, values: all.map((v) => v[row])};
+    });
     return curves(width, stops, series, {
       unit,
       axis: 'n: ranks',

@@ -77,12 +77,15 @@ class HoldingPipeline {
 
   Timeline step() {
     const std::vector<MicroBatch> batches(static_cast<size_t>(shape_.micro_batches));
-    const TimelineRecorder recorder(*executor, boundary_.get());
+    TimelineRecorder recorder(*executor, boundary_.get(), counters, algorithms_);
     data_parallel_->start_step();
     pp_.sum(Purpose::Setup, 0);  // all ranks begin together
     boundary_->start_step(schedule_, units_, chunks_, batches);
     executor->run(schedule_, batches);
-    return recorder.gather(pp_, kind_, shape_, "stage " + std::to_string(pp_.rank()));
+    RankTimeline mine;
+    mine.label = "stage " + std::to_string(pp_.rank());
+    for (const auto& unit : units_) mine.units.push_back(unit->name());
+    return recorder.gather(pp_, kind_, shape_, std::move(mine));
   }
 
   int fail_at = 0;  ///< the forward pass, from 1, of each unit that throws
@@ -99,6 +102,7 @@ class HoldingPipeline {
   ScheduleKind kind_;
   PipelineShape shape_;
   Schedule schedule_;
+  CallAlgorithms algorithms_;
   Collectives pp_, alone_;
   Model units_;
   std::vector<Chunk> chunks_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "base/format.hpp"
@@ -11,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr double kWidth = 960, kEdge = 16, kLetter = 6.3;  // a letter's width, of 12 pixels' height
+constexpr double kWidth = 960, kEdge = 16, kLetter = 6.3, kBoldLetter = 7;  // widths, of 12 pixels' height
 constexpr double kTitleLine = 22, kLegendLine = 20, kGroupGap = 10, kNoteLine = 19;
 constexpr double kRounding = 1e-10;  // seconds that sums of times are off
 constexpr size_t kNoteColumns = 145, kTitleColumns = 96;
@@ -70,7 +71,8 @@ struct Placed {
   const Bar* bar;
   size_t lane = 0, depth = 0;
   bool whole = true;  // it has no parts
-  std::string label;  // of its own, or of its parts
+  std::string label;  // what is drawn of it
+  double label_at = 0;
 };
 
 /// What is drawn in one piece.
@@ -86,7 +88,7 @@ double letters(const std::string& text) {  // code points
 
 /// "block.2" or, where that is too long, "2".
 std::string label_within(const std::string& label, double width, double size) {
-  const auto fits = [&](const std::string& text) { return letters(text) * kLetter * size / 12 + 4 <= width; };
+  const auto fits = [&](const std::string& text) { return letters(text) * kBoldLetter * size / 12 + 3 <= width; };
   if (fits(label)) return label;
   const size_t cut = label.find_last_of(". ");
   const std::string last = cut == std::string::npos ? "" : label.substr(cut + 1);
@@ -230,8 +232,7 @@ class Drawing {
     for (const Box& box : boxes_of(placed)) draw(box, y, height);
     for (const Placed& one : placed) {
       if (one.label.empty() || lanes > 1) continue;
-      const double middle = (x(one.bar->start) + x(one.bar->end)) / 2;
-      text(middle, y + row_ / 2 - 1 + font_ * 0.34, fmt::format("class='on' font-size='{:.1f}'", font_ * 0.92),
+      text(one.label_at, y + row_ / 2 - 1 + font_ * 0.34, fmt::format("class='on' font-size='{:.1f}'", font_ * 0.92),
            one.label);
     }
   }
@@ -288,22 +289,43 @@ class Drawing {
         escaped(box.first->bar->text), more);
   }
 
-  /// Parts have labels if most of them have room for theirs; else what they are parts of has.
+  /// Parts have labels if most of them have room for theirs, and what they are parts of has always the same; else that
+  /// has them. A label stands where no wait is drawn on top of it.
   void choose_labels(std::vector<Placed>& placed) const {
     size_t parts = 0, fitting = 0;
-    for (Placed& one : placed) {
-      one.label = one.bar->kind == "wait" || row_ < 13
-                      ? ""
-                      : label_within(one.bar->label, x(one.bar->end) - x(one.bar->start), font_);
+    std::set<std::string> of_wholes;
+    for (size_t i = 0; i < placed.size(); ++i) {
+      Placed& one = placed[i];
+      if (one.depth == 0 && !one.whole) of_wholes.insert(one.bar->label);
+      const auto [from, to] = widest_part_without_waits(placed, i);
+      one.label_at = (from + to) / 2;
+      one.label = one.bar->kind == "wait" || row_ < 13 ? "" : label_within(one.bar->label, to - from, font_);
       if (one.depth == 0 || one.bar->kind == "wait") continue;
       ++parts;
       fitting += one.label.empty() ? 0 : 1;
     }
-    const bool of_parts = parts > 0 && 2 * fitting >= parts;
+    const bool of_parts = of_wholes.size() == 1 && 2 * fitting >= parts;
     for (Placed& one : placed) {
       const bool is_part = one.depth > 0;
       if (is_part != of_parts && (is_part || !one.whole)) one.label.clear();
     }
+  }
+
+  /// In pixels. `placed` is in the order of starts.
+  std::pair<double, double> widest_part_without_waits(const std::vector<Placed>& placed, size_t i) const {
+    const Bar& bar = *placed[i].bar;
+    double from = x(bar.start);
+    std::pair<double, double> widest(from, from);
+    const auto take = [&](double to) {
+      if (to - from > widest.second - widest.first) widest = {from, to};
+    };
+    for (size_t j = i + 1; j < placed.size() && placed[j].bar->start < bar.end; ++j) {
+      if (placed[j].bar->kind != "wait" || placed[j].lane != placed[i].lane) continue;
+      take(x(placed[j].bar->start));
+      from = std::max(from, x(placed[j].bar->end));
+    }
+    take(x(bar.end));
+    return widest;
   }
 
   void axis(double top, double bottom) {

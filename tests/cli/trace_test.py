@@ -86,7 +86,7 @@ class Trace(unittest.TestCase):
             self.assertIn(why, done.stderr)
         missing = tutti("trace", str(self.folder / "none"))
         self.assertIn(f"there is no file {self.folder / 'none'}", missing.stderr)
-        self.assertIn("its ending says what is written", tutti("trace", "1", "-o", "x.svg").stderr)
+        self.assertIn("its ending says what is written", tutti("trace", "1", "-o", "x.png").stderr)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ from support import main, tutti
 SMALL = ("--layers", "2", "--width", "32", "--length", "32", "--steps", "20", "--rate", "0.01", "--warmup", "2")
 
 
+def words_of(svg):
+    """The words of a picture, which must be XML."""
+    return [text.text for text in xml.etree.ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}text")]
+
+
 class Train(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -88,12 +93,42 @@ class Train(unittest.TestCase):
             with open(trace) as file:
                 trace = json.load(file)
             self.assertEqual(trace["otherData"]["schedule"], schedule)
-            computed = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["tid"] == 0]
+            computed = [event for event in trace["traceEvents"]
+                        if event["ph"] == "X" and event["tid"] == 0 and "chunk" in event["args"]]
             passes = {"interleaved": 2 * 2, "zb-h1": 3}.get(schedule, 2)
             self.assertEqual(len(computed), 2 * 4 * passes)
-            numbers = [text.text for text in xml.etree.ElementTree.parse(svg).getroot()]
-            self.assertIn(f"Pipeline schedule {schedule}: {4 if chunks else 2} stages, 4 micro-batches" +
-                          (", 2 chunks a rank" if chunks else ""), numbers)
+            self.assertIn(f"Step 20: pipeline {schedule} of {4 if chunks else 2} stages, " +
+                          ("2 chunks a rank, " if chunks else "") + "4 micro-batches", words_of(svg))
+
+    def test_traces_all_ranks_and_draws_them(self):
+        trace, svg, again = self.path("step.json"), self.path("step.svg"), self.path("again.svg")
+        done = self.train("-n", "2", "--zero", "3", "--trace", trace, "--trace", svg)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(trace) as file:
+            events = json.load(file)["traceEvents"]
+        rows = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        names = ["computes", "loss, norm", "replicas: gradients", "replicas: parameters"]
+        for rank in range(2):
+            # Two blocks, embedding and head, gathered for each pass.
+            mine = [event for event in events if event["ph"] == "X" and event["pid"] == rank]
+            self.assertEqual(sorted({rows[rank, event["tid"]] for event in mine}), names)
+            gathered = [event["args"] for event in mine if event["cat"] == "all_gather"]
+            self.assertEqual(sorted(call["label"] for call in gathered),
+                             sorted(2 * ["embedding", "block.0", "block.1", "head"]))
+            for call in gathered:
+                self.assertEqual((call["communicator"], call["ranks"], call["purpose"]), ("replicas", 2, "parameters"))
+                self.assertGreater(call["bytes"], 0)
+                self.assertNotEqual(call["algorithm"], "")
+            self.assertEqual(sum(event["cat"] == "reduce_scatter" for event in mine), 4)
+        drawn = tutti("trace", trace, "-o", again)
+        self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
+        self.assertRegex(drawn.stdout, r"^Step 20: ZeRO-3 over 2 replicas: [\d.]+ ms\n")
+        self.assertRegex(drawn.stdout, r"\n  rank 1  replicas: parameters +8 ")
+        words = words_of(svg)
+        self.assertLessEqual({"rank 0", "rank 1", *names, "all-gather", "reduce-scatter", "forward", "optimizer"}, set(words))
+        self.assertEqual(words, words_of(again))
+        self.assertIn("a Chrome trace can be drawn", tutti("trace", trace, "--json").stderr)
+        self.assertIn("is a Chrome trace, which is drawn alone", tutti("trace", trace, trace).stderr)
 
     def refused(self, *arguments):
         """What `tutti train` says on stderr, once, before it starts a rank."""

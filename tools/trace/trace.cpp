@@ -15,6 +15,7 @@
 #include "tools/output_option.hpp"
 #include "tools/status/ask.hpp"
 #include "tools/trace/chrome.hpp"
+#include "tools/trace/chrome_reader.hpp"
 #include "tools/trace/report.hpp"
 
 namespace tutti::tools {
@@ -23,8 +24,8 @@ namespace {
 constexpr size_t kMaxFile = size_t{1} << 30;  // bytes
 
 struct TraceOptions {
-  std::vector<std::string> from;  // one process, or files
-  std::string chrome, events;     // files to write; "": none
+  std::vector<std::string> from;    // one process, or files
+  std::string chrome, events, svg;  // files to write; "": none
   bool json = false;
 };
 
@@ -55,15 +56,24 @@ std::vector<nlohmann::json> traces_of_job(uint32_t process) {
   return pages;
 }
 
+std::string text_in(const std::string& path) {
+  auto text = read_file(path, kMaxFile, false);
+  if (!text) throw_error(Code::InvalidArgument, "there is no file {}, and no process of that number", path);
+  return std::move(*text);
+}
+
 /// A file has a line for each process.
 std::vector<nlohmann::json> traces_in(const std::string& path) {
-  const auto text = read_file(path, kMaxFile, false);
-  if (!text) throw_error(Code::InvalidArgument, "there is no file {}, and no process of that number", path);
+  const std::string text = text_in(path);
+  if (is_chrome_trace(text)) {
+    throw_error(Code::InvalidArgument, "{} is a Chrome trace, which is drawn alone: tutti trace {} -o picture.svg",
+                path, path);
+  }
   std::vector<nlohmann::json> pages;
-  for (size_t at = 0; at < text->size();) {
-    const size_t end = std::min(text->find('\n', at), text->size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
     if (end > at) {
-      nlohmann::json page = parse_shallow_json(text->substr(at, end - at), false);
+      nlohmann::json page = parse_shallow_json(text.substr(at, end - at), false);
       if (page.is_discarded()) throw_error(Code::InvalidArgument, "{} has a line that is not JSON", path);
       make_printable(page);
       pages.push_back(std::move(page));
@@ -92,7 +102,24 @@ std::vector<nlohmann::json> pages_of(const std::vector<std::string>& from) {
   return traces_of_job(all.front());
 }
 
+/// Of `tutti train`, or `tutti sim`.
+void draw_chrome_trace(const std::string& text, const TraceOptions& options) {
+  if (!options.chrome.empty() || !options.events.empty() || options.json) {
+    throw_error(Code::InvalidArgument, "a Chrome trace can be drawn (-o FILE.svg) and summed up, and nothing else");
+  }
+  nlohmann::json page = parse_shallow_json(text, false);
+  if (page.is_discarded()) throw_error(Code::InvalidArgument, "{} is not JSON", options.from.front());
+  make_printable(page);
+  const TimelinePicture picture = picture_of(page);
+  if (!options.svg.empty()) write_file("-o", options.svg, to_svg(picture));
+  std::fputs(text_of(picture).c_str(), stdout);
+}
+
 void trace_job(const TraceOptions& options) {
+  if (options.from.size() == 1 && !is_process(options.from.front())) {
+    const std::string text = text_in(options.from.front());
+    if (is_chrome_trace(text)) return draw_chrome_trace(text, options);
+  }
   const std::vector<nlohmann::json> pages = pages_of(options.from);
   std::vector<ProcessCalls> processes;
   std::string events;
@@ -105,6 +132,11 @@ void trace_job(const TraceOptions& options) {
   shift(processes, clocks);
   if (!options.events.empty()) write_file("-o", options.events, events);
   if (!options.chrome.empty()) write_file("-o", options.chrome, chrome_trace(processes));
+  if (!options.svg.empty()) {
+    TimelinePicture picture = picture_of(nlohmann::json::parse(chrome_trace(processes)));
+    picture.title = "the last calls of a job's ranks";
+    write_file("-o", options.svg, to_svg(picture));
+  }
   const std::string text = options.json ? trace_json(processes, clocks).dump() + "\n" : trace_text(processes, clocks);
   std::fputs(text.c_str(), stdout);
 }
@@ -112,15 +144,19 @@ void trace_job(const TraceOptions& options) {
 }  // namespace
 
 void add_trace(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("trace", "the last calls of a job's ranks, and who came late to them");
+  CLI::App* command =
+      app.add_subcommand("trace", "the last calls of a job's ranks, and who came late to them; pictures of traces");
   const auto options = std::make_shared<TraceOptions>();
   command->add_option("PROCESS|FILE", options->from,
                       "a process of the job, or its launcher, by number; or files that -o, or TUTTI_TRACE_FILE, has "
-                      "written; default: a job of this host");
+                      "written; or one that tutti train, or sim, has written by --trace; default: a job of this host");
   command->add_flag("--json", options->json, "what the text says as one line of JSON: docs/watching.md");
   add_output(*command, {{".json", "for ui.perfetto.dev or chrome://tracing", &options->chrome},
-                        {".trace", "the events, which `tutti trace` reads again", &options->events}});
-  command->footer("Examples:\n  tutti trace 4711 -o job.json\n  tutti trace host1.trace host2.trace\n");
+                        {".trace", "the events, which `tutti trace` reads again", &options->events},
+                        {".svg", "a picture", &options->svg}});
+  command->footer(
+      "Examples:\n  tutti trace 4711 -o job.json\n  tutti trace host1.trace host2.trace\n"
+      "  tutti trace step.json -o step.svg\n");
   command->callback([options] { trace_job(*options); });
 }
 

@@ -85,8 +85,10 @@ void add_pipeline_flags(CLI::App& command, TrainFlags& flags) {
                   "ms that each stage's F, B and W last at least (they sleep): shows a schedule on few cores")
       ->check(CLI::Range(0.0, 1e4));
   command
-      .add_option("--trace", flags.traces,
-                  "draws the last step's timeline: FILE.svg a picture, FILE.json for Perfetto; may be given twice")
+      .add_option(
+          "--trace", flags.traces,
+          "what all ranks did in the last step: FILE.svg a picture, FILE.json for Perfetto and tutti trace; may "
+          "be given twice")
       ->type_name("FILE");
 }
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/format.hpp"
+#include "tools/trace/chrome_reader.hpp"
 
 namespace tutti::tools {
 
@@ -24,10 +27,12 @@ train::StepReport traced_step(train::Trainer& trainer, const std::vector<std::st
   train::StepReport report;
   const train::Timeline timeline = trainer.trace_step(report);
   if (files.empty()) return report;
+  const std::string trace = chrome_trace(timeline);
   for (size_t i = 0; i < files.size(); ++i) {
-    files[i].write(names[i].ends_with(".svg") ? timeline_svg(timeline) : chrome_trace(timeline));
+    files[i].write(names[i].ends_with(".svg") ? to_svg(picture_of(nlohmann::json::parse(trace))) : trace);
     files[i].close();
   }
+  if (timeline.shape.ranks == 1) return report;
   fmt::print("# bubble of step {}: {:.1f} % measured, {:.1f} % by {}\n", report.step, 100 * timeline.bubble(),
              100 * timeline.formula(), bubble_text(timeline.schedule));
   return report;

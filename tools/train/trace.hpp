@@ -1,4 +1,4 @@
-// `tutti train --trace`: the timeline of a step in files.
+// `tutti train --trace`: what all ranks did in a step, in files.
 #pragma once
 
 #include <string>

@@ -156,8 +156,10 @@ void TrainRun::last_save(Communicator& comm, train::Trainer& trainer) {
 }
 
 void TrainRun::step(train::Trainer& trainer, std::vector<OutputFile>& traces) {
-  const bool traced = !flags_.traces.empty() && trainer.steps_done() + 1 == flags_.steps;
-  const train::StepReport report = traced ? traced_step(trainer, flags_.traces, traces) : trainer.step();
+  const int64_t left = flags_.traces.empty() ? 0 : flags_.steps - trainer.steps_done();
+  const train::StepReport report = left == 1   ? traced_step(trainer, flags_.traces, traces)
+                                   : left == 2 ? trainer.rehearse_step()
+                                               : trainer.step();
   if (prints_) progress_->step(report);
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "tutti/train/device.hpp"
 
@@ -36,8 +38,20 @@ struct Count {
   double waited = 0;      ///< seconds in which the rank waited for calls to end
 };
 
+/// What a call carries, for a trace; −1: it does not belong to one.
+struct Cargo {
+  int unit = -1, bucket = -1, chunk = -1, micro_batch = -1;
+  bool empty() const { return unit < 0 && bucket < 0 && chunk < 0 && micro_batch < 0; }
+  Cargo or_else(const Cargo& other) const { return empty() ? other : *this; }
+};
+
+class StepRecorder;  // recorder.hpp
+
 class Counters {
  public:
+  /// Not null: learns of all calls and waits.
+  std::shared_ptr<StepRecorder> recorder;
+
   Count& operator[](Purpose purpose) { return counts_[static_cast<size_t>(purpose)]; }
   const Count& operator[](Purpose purpose) const { return counts_[static_cast<size_t>(purpose)]; }
   void reset() { counts_ = {}; }
@@ -54,8 +68,10 @@ class Collectives {
  public:
   /// The absent communicator: size 1.
   Collectives() = default;
-  Collectives(Communicator comm, Counters& counters);
+  /// `name`: what traces call it.
+  Collectives(Communicator comm, Counters& counters, const char* name = "ranks");
 
+  const char* name() const { return name_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool absent() const { return size_ == 1; }
@@ -81,9 +97,18 @@ class Collectives {
   void broadcast(Purpose purpose, Span data, int root, tuttiStream_t stream = nullptr);
   void send(Purpose purpose, Span data, int peer, tuttiStream_t stream = nullptr);
   void recv(Purpose purpose, Span data, int peer, tuttiStream_t stream = nullptr);
-  /// The rank has waited so long for calls on a stream.
-  void waited(Purpose purpose, double seconds) {
-    if (!absent()) (*counters_)[purpose].waited += seconds;
+  /// A message to one rank and one from another, for each of `pairs` (out, in): together, so that no order matters.
+  void send_and_recv(Purpose purpose, std::span<const std::pair<Span, Span>> pairs, int to, int from,
+                     tuttiStream_t stream);
+  /// From `start` to `end`, in seconds of the steady clock, the rank has waited for calls on a stream.
+  void waited(Purpose purpose, double start, double end) {
+    if (absent()) return;
+    (*counters_)[purpose].waited += end - start;
+    if (counters_->recorder) note_wait(purpose, start, end);
+  }
+  /// What the next call carries.
+  void carries(const Cargo& cargo) const {
+    if (!absent() && counters_->recorder) note_cargo(cargo);
   }
   /// A sum of host values, on all ranks. Blocks.
   double sum(Purpose purpose, double value);
@@ -92,8 +117,11 @@ class Collectives {
   class Counted;
   double others() const { return static_cast<double>(size_ - 1) / size_; }
   tuttiComm_t handle() const { return comm_->handle(); }
+  void note_wait(Purpose purpose, double start, double end) const;
+  void note_cargo(const Cargo& cargo) const;
   std::optional<Communicator> comm_;
   Counters* counters_ = nullptr;
+  const char* name_ = "";
   double formula_ = 0;  // sent
   int rank_ = 0, size_ = 1;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -65,9 +66,12 @@ class Executor {
 
   /// Called after each action, with seconds of a steady clock: for timelines.
   std::function<void(const Action&, double start, double end)> observer;
+  /// Not null: learns what is computed for each unit.
+  std::shared_ptr<StepRecorder> recorder;
 
  private:
   struct InFlight;  // one chunk's work on one micro-batch
+  class Recorded;
   void forward(const Action& action, const MicroBatch& batch, InFlight& flight);
   void backward(const Action& action, const MicroBatch& batch, InFlight& flight, bool input, bool weight);
   void weight_gradients(size_t unit, const Call& call, Record& record);

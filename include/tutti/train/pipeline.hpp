@@ -19,14 +19,6 @@ struct PipelineOptions {
 /// Error(InvalidArgument) if there are fewer units than stages.
 std::vector<Chunk> balanced_stages(std::span<const double> costs, int stages);
 
-/// A message between two stages, as one of its ends saw it. Seconds of a steady clock.
-struct Transfer {
-  bool sent = false;     ///< else received
-  bool forward = false;  ///< an activation; else its gradient
-  int chunk = 0, micro_batch = 0;
-  double start = 0, end = 0;  ///< of a send: from when it may run until its source is free
-};
-
 /// Sends to and receives from the ranks before and after, while both compute. Every pair of neighbours has a
 /// communicator for each direction, with a stream of its own on each end: so a message waits for nothing but the ones
 /// before it between the same ranks, and no schedule that `fault_of` passes can deadlock. Receives are posted one
@@ -50,9 +42,6 @@ class PipelineBoundary final : public Boundary {
   void send_backward(const Action& action, const Tensor& dx) override;
   void finish() override;
 
-  /// While set, finish() leaves the messages of the step in `transfers`.
-  bool records = false;
-  std::deque<Transfer> transfers;
   /// Bytes that this rank has sent to its neighbours: see Collectives.
   uint64_t sent() const;
   double sent_by_formula() const;
@@ -80,8 +69,6 @@ class PipelineBoundary final : public Boundary {
   void post(Direction direction);
   Tensor receive(Direction direction);
   void send(Direction direction, const Action& action, const Tensor& tensor);
-  /// Has the stream note when what runs on it now began and ends.
-  void note(Channel& channel, Transfer** transfer, bool sent, bool forward, const Action& action);
 
   PipelineShape shape_;
   Ledger& ledger_;

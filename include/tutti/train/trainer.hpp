@@ -94,8 +94,11 @@ class Trainer {
   void snapshot(Snapshots& snapshots);
   bool restore(Snapshots& snapshots);
   int64_t steps_done() const { return done_; }
-  /// step(), and what all ranks did in it. On every rank.
+  /// step(), and what all ranks did in it. On every rank. Calls have the algorithms that rehearse_step() has learnt.
   Timeline trace_step(StepReport& report);
+  /// step(), in which each kind of call is asked how it was executed: the rank waits for calls that it otherwise would
+  /// not, so this is not the step to look at. All ranks call.
+  StepReport rehearse_step();
 
   const TrainOptions& options() const { return options_; }
   Mesh& mesh() { return mesh_; }
@@ -124,9 +127,11 @@ class Trainer {
   void load_batches();
   double mean_loss();
   AdamStep adam_of(const StepReport& report) const;
+  void optimize(const AdamStep& adam);
   double gradient_norm();
   GptParts parts();
   void report_experts(StepReport& report);
+  std::string title_of_step() const;
   CheckpointPart checkpoint_part();
 
   TrainOptions options_;
@@ -148,6 +153,7 @@ class Trainer {
   std::unique_ptr<Boundary> boundary_;
   PipelineBoundary* pipeline_ = nullptr;  // the boundary, if there are several stages
   std::unique_ptr<Executor> executor_;
+  CallAlgorithms algorithms_;  // for traces
   std::vector<Batch> batches_;
   std::vector<MicroBatch> views_;
   int64_t done_ = 0;      // steps

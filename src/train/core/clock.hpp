@@ -9,12 +9,4 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// How many seconds a wait took.
-template <class Waiting>
-double seconds_of(Waiting&& waiting) {
-  const double start = now();
-  waiting();
-  return now() - start;
-}
-
 }  // namespace tutti::train

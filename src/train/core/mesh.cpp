@@ -38,9 +38,9 @@ std::string divisors(int n) {
 }
 
 /// The ranks whose coordinates are equal but for those left out of `colour`.
-Collectives split(Communicator& world, int colour, int key, int size, Counters& counters) {
+Collectives split(Communicator& world, int colour, int size, Counters& counters, const char* name) {
   if (size == 1) return {};
-  return {world.split(colour, key), counters};
+  return {world.split(colour, world.rank()), counters, name};
 }
 
 }  // namespace
@@ -77,15 +77,17 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape, Counters& counters) : sh
   // How far apart, in ranks, neighbours of an axis are.
   const int cp_step = shape.tp, ep_step = cp_step * shape.cp, pp_step = ep_step * shape.ep,
             dp_step = pp_step * shape.pp;
-  const auto along = [&](int size, int without) { return split(world, rank - without, rank, size, counters); };
-  world_ = split(world, 0, rank, world.size(), counters);
-  tp_ = along(shape.tp, at_.tp);
-  cp_ = along(shape.cp, at_.cp * cp_step);
-  ep_ = along(shape.ep, at_.ep * ep_step);
-  pp_ = along(shape.pp, at_.pp * pp_step);
-  dp_ = along(shape.dp, at_.dp * dp_step);
-  replicas_ = along(shape.dp * shape.ep * shape.cp, at_.dp * dp_step + at_.ep * ep_step + at_.cp * cp_step);
-  expert_replicas_ = along(shape.dp * shape.cp, at_.dp * dp_step + at_.cp * cp_step);
+  const auto along = [&](int size, int without, const char* name) {
+    return split(world, rank - without, size, counters, name);
+  };
+  world_ = split(world, 0, world.size(), counters, "world");
+  tp_ = along(shape.tp, at_.tp, "tp");
+  cp_ = along(shape.cp, at_.cp * cp_step, "cp");
+  ep_ = along(shape.ep, at_.ep * ep_step, "ep");
+  pp_ = along(shape.pp, at_.pp * pp_step, "pp");
+  dp_ = along(shape.dp, at_.dp * dp_step, "dp");
+  replicas_ = along(shape.dp * shape.ep * shape.cp, at_.dp * dp_step + at_.ep * ep_step + at_.cp * cp_step, "replicas");
+  expert_replicas_ = along(shape.dp * shape.cp, at_.dp * dp_step + at_.cp * cp_step, "expert replicas");
   warn_of_hosts(world);
 }
 

@@ -79,8 +79,9 @@ class Ddp final : public Replicated {
     while (launched_ < buckets_.size()) launch(buckets_[launched_++]);
     const double start = now();
     stream_->synchronize();
-    waited_ = now() - start;
-    groups_.dense.waited(Purpose::Gradients, waited_);
+    const double end = now();
+    waited_ = end - start;
+    groups_.dense.waited(Purpose::Gradients, start, end);
     for (const Bucket& bucket : buckets_) {
       each_copy(bucket, [&](Span gradients, Span wire) { device().convert(gradients, wire); });
     }
@@ -149,6 +150,7 @@ class Ddp final : public Replicated {
     const Span data = bucket.wire.empty() ? gradients_.span().part(bucket.pieces[0].first, bucket.count) : bucket.wire;
     device().order_before(*stream_);
     stream_->launch([&bucket] { bucket.started = now(); });
+    bucket.comm->carries({.bucket = static_cast<int>(&bucket - buckets_.data())});
     bucket.comm->all_reduce(Purpose::Gradients, data, Op::Avg, *stream_);
     stream_->launch([&bucket] { bucket.ended = now(); });
   }

@@ -19,6 +19,7 @@ class Scattered : public ZeroGradients {
     state_.device().order_before(stream_);
     stream_.launch([this] { started_ = now(); });
     for (const Shard& shard : state_.shards[unit]) {
+      shard.comm->carries({.unit = static_cast<int>(unit)});
       shard.comm->reduce_scatter_v(Purpose::Gradients, shard.whole(gradients), shard.piece(gradients), shard.counts,
                                    Op::Avg, stream_);
     }
@@ -26,9 +27,11 @@ class Scattered : public ZeroGradients {
   }
   template <class Waiting>
   void wait(Waiting&& waiting) {
-    const double seconds = seconds_of(waiting);
-    waited_ += seconds;
-    state_.groups.dense.waited(Purpose::Gradients, seconds);
+    const double start = now();
+    waiting();
+    const double end = now();
+    waited_ += end - start;
+    state_.groups.dense.waited(Purpose::Gradients, start, end);
   }
   ZeroState& state_;
   Stream stream_;

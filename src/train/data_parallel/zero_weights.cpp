@@ -14,12 +14,16 @@ class Gathered : public ZeroWeights {
  protected:
   /// Starts to gather a unit's weights into `all`.
   void fetch(size_t unit, Span all, Purpose purpose) {
-    for (const Shard& shard : state_.shards[unit])
+    for (const Shard& shard : state_.shards[unit]) {
+      shard.comm->carries({.unit = static_cast<int>(unit)});
       gather(state_.device(), shard, purpose, shard.weights, shard.whole(all), stream_);
+    }
     arrived_[unit].record(stream_);
   }
   void await(size_t unit) {
-    state_.groups.dense.waited(Purpose::Parameters, seconds_of([&] { arrived_[unit].synchronize(); }));
+    const double start = now();
+    arrived_[unit].synchronize();
+    state_.groups.dense.waited(Purpose::Parameters, start, now());
   }
   ZeroState& state_;
   Stream stream_;

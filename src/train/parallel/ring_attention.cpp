@@ -123,17 +123,14 @@ class RingAttention final : public Attention {
     const int next = (cp_.rank() + 1) % cp_.size(), before = (cp_.rank() + cp_.size() - 1) % cp_.size();
     for (const Pass& pass : passes) *pass.in = call.make((*pass.out)->count());
     call.device().order_before(stream_);
-    Group group;
-    for (const Pass& pass : passes) {
-      cp_.send(Purpose::ContextAxis, (*pass.out)->span(), next, stream_);
-      cp_.recv(Purpose::ContextAxis, (*pass.in)->span(), before, stream_);
-    }
-    group.end();
+    std::vector<std::pair<Span, Span>> pairs;
+    for (const Pass& pass : passes) pairs.emplace_back((*pass.out)->span(), (*pass.in)->span());
+    cp_.send_and_recv(Purpose::ContextAxis, pairs, next, before, stream_);
   }
   void wait() const {
     const double start = now();
     stream_.synchronize();
-    cp_.waited(Purpose::ContextAxis, now() - start);
+    cp_.waited(Purpose::ContextAxis, start, now());
   }
 
   /// Calls function(block) for all that this rank's queries attend to in the keys that it has in this step.

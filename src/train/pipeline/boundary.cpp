@@ -34,7 +34,9 @@ void PipelineBoundary::connect(Collectives& pp, Counters& counters) {
     const bool upper = mine == rank_;  // this rank is where the edge begins
     for (const Direction direction : {upper ? ForwardOut : ForwardIn, upper ? BackwardIn : BackwardOut}) {
       Communicator pair = pp.communicator().split(mine, upper ? 0 : 1);
-      if (!pair.empty()) channels_[direction].comm = Collectives(std::move(pair), counters);
+      const bool forward = direction == ForwardIn || direction == ForwardOut;
+      const char* const name = forward ? "activations" : "gradients";
+      if (!pair.empty()) channels_[direction].comm = Collectives(std::move(pair), counters, name);
     }
   }
 }
@@ -50,7 +52,6 @@ PipelineBoundary::~PipelineBoundary() {
 void PipelineBoundary::start_step(const Schedule& schedule, const Model& units, std::span<const Chunk> chunks,
                                   std::span<const MicroBatch> batches) {
   running_ = true;
-  transfers.clear();
   last_wait_ended_ = 0;
   for (Channel& channel : channels_) {
     channel.order.clear();
@@ -70,27 +71,14 @@ void PipelineBoundary::start_step(const Schedule& schedule, const Model& units, 
   post(ForwardIn);
 }
 
-void PipelineBoundary::note(Channel& channel, Transfer** transfer, bool sent, bool forward, const Action& action) {
-  if (!records) return;
-  if (*transfer == nullptr) {
-    *transfer = &transfers.emplace_back(
-        Transfer{.sent = sent, .forward = forward, .chunk = action.chunk, .micro_batch = action.micro_batch});
-    channel.stream.launch([at = *transfer] { at->start = now(); });
-  } else {
-    channel.stream.launch([at = *transfer] { at->end = now(); });
-  }
-}
-
 void PipelineBoundary::post(Direction direction) {
   Channel& channel = channels_[direction];
   while (channel.posted < channel.order.size() && channel.messages.size() < kEarly) {
     const auto& [action, count] = channel.order[channel.posted++];
     Message message{std::make_shared<Buffer>(ledger_.allocate(Kind::Activations, count, DType::F32, true)), {}};
     ledger_.device().order_before(channel.stream);
-    Transfer* transfer = nullptr;
-    note(channel, &transfer, false, direction == ForwardIn, action);
+    channel.comm.carries({.chunk = action.chunk, .micro_batch = action.micro_batch});
     channel.comm.recv(Purpose::PipelineAxis, message.tensor->span(), 1 - channel.comm.rank(), channel.stream);
-    note(channel, &transfer, false, direction == ForwardIn, action);
     message.arrived.record(channel.stream);
     channel.messages.push_back(std::move(message));
   }
@@ -102,7 +90,7 @@ Tensor PipelineBoundary::receive(Direction direction) {
   const double start = now();
   channel.messages.front().arrived.synchronize();
   last_wait_ended_ = now();
-  channel.comm.waited(Purpose::PipelineAxis, last_wait_ended_ - start);
+  channel.comm.waited(Purpose::PipelineAxis, start, last_wait_ended_);
   Tensor tensor = std::move(channel.messages.front().tensor);
   channel.messages.pop_front();
   post(direction);
@@ -114,10 +102,8 @@ void PipelineBoundary::send(Direction direction, const Action& action, const Ten
   while (!channel.messages.empty() && channel.messages.front().arrived.done()) channel.messages.pop_front();
   Message message{tensor, {}};
   ledger_.device().order_before(channel.stream);
-  Transfer* transfer = nullptr;
-  note(channel, &transfer, true, direction == ForwardOut, action);
+  channel.comm.carries({.chunk = action.chunk, .micro_batch = action.micro_batch});
   channel.comm.send(Purpose::PipelineAxis, tensor->span(), 1 - channel.comm.rank(), channel.stream);
-  note(channel, &transfer, true, direction == ForwardOut, action);
   message.arrived.record(channel.stream);
   channel.messages.push_back(std::move(message));
 }
@@ -154,7 +140,7 @@ void PipelineBoundary::finish() {
   for (Channel& channel : channels_) {
     const double start = now();
     channel.stream.synchronize();
-    channel.comm.waited(Purpose::PipelineAxis, now() - start);
+    channel.comm.waited(Purpose::PipelineAxis, start, now());
     channel.messages.clear();
   }
   running_ = false;

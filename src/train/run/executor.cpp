@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "train/core/clock.hpp"
+#include "tutti/train/recorder.hpp"
 
 namespace tutti::train {
 
@@ -24,9 +25,39 @@ Schedule one_stage_schedule(int micro_batches) {
   return schedule;
 }
 
+namespace {
+
+Work work_of(Action::What what) {
+  return what == Action::What::Backward        ? Work::Backward
+         : what == Action::What::BackwardInput ? Work::BackwardInput
+                                               : Work::BackwardWeight;
+}
+
+}  // namespace
+
 struct Executor::InFlight {
   std::vector<std::unique_ptr<Record>> records;  // [unit of the chunk]
   std::vector<Tensor> inputs;                    // [unit of the chunk], with activation checkpointing
+};
+
+/// To the end of its scope a unit is computed.
+class Executor::Recorded {
+ public:
+  Recorded(StepRecorder* recorder, Work work, size_t unit, int micro_batch) : recorder_(recorder) {
+    if (recorder_ == nullptr) return;
+    span_ = {.work = work, .unit = static_cast<int>(unit), .micro_batch = micro_batch, .start = now()};
+  }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+  ~Recorded() {
+    if (recorder_ == nullptr) return;
+    span_.end = now();
+    recorder_->work.push_back(span_);
+  }
+
+ private:
+  StepRecorder* recorder_;
+  WorkSpan span_;
 };
 
 Executor::Executor(const Parts& parts, std::vector<Chunk> chunks, bool isolate)
@@ -42,6 +73,7 @@ void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches
     const MicroBatch& batch = batches[static_cast<size_t>(action.micro_batch)];
     const std::pair key(action.chunk, action.micro_batch);
     InFlight& flight = in_flight[key];
+    if (recorder) recorder->current = {.chunk = action.chunk, .micro_batch = action.micro_batch};
     if (action.what == Action::What::Forward) {
       forward(action, batch, flight);
     } else {
@@ -52,6 +84,7 @@ void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches
     }
     if (observer) observer(action, start, now());
   }
+  if (recorder) recorder->current = {};
   parts_.boundary.finish();
   parts_.data_parallel.finish_backward();
 }
@@ -63,6 +96,7 @@ size_t Executor::first_unit(const Action& action) const {
 
 /// Has the strategy bring a unit's weights, and begin to bring those of the unit after it in the schedule.
 void Executor::need(size_t unit, Pass pass, bool last_of_action) {
+  if (recorder) recorder->current.unit = static_cast<int>(unit);
   parts_.data_parallel.parameters_needed(unit, pass);
   const std::optional<size_t> next = last_of_action ? unit_after_ : pass == Pass::Forward ? unit + 1 : unit - 1;
   if (next && *next != unit) parts_.data_parallel.parameters_next(*next);
@@ -76,7 +110,10 @@ void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& 
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
     if (checkpoint_activations) flight.inputs.push_back(x);
-    x = parts_.units[unit]->forward(call, x, flight.records.emplace_back());
+    {
+      const Recorded recorded(recorder.get(), Work::Forward, unit, action.micro_batch);
+      x = parts_.units[unit]->forward(call, x, flight.records.emplace_back());
+    }
     if (checkpoint_activations) flight.records.back().reset();
     parts_.data_parallel.parameters_done(unit, Pass::Forward);
   }
@@ -93,14 +130,18 @@ void Executor::backward(const Action& action, const MicroBatch& batch, InFlight&
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
     if (record == nullptr) {
+      const Recorded recorded(recorder.get(), Work::Recompute, unit, action.micro_batch);
       const Tensor kept = std::move(flight.inputs.at(unit - chunk.first));
       parts_.units[unit]->forward({.ledger = call.ledger, .batch = call.batch, .weights = call.weights, .again = true},
                                   kept, record);
     }
-    if (input) dy = parts_.units[unit]->backward_input(call, *record, dy);
-    if (weight) {
-      weight_gradients(unit, call, *record);
-      record.reset();
+    {
+      const Recorded recorded(recorder.get(), work_of(action.what), unit, action.micro_batch);
+      if (input) dy = parts_.units[unit]->backward_input(call, *record, dy);
+      if (weight) {
+        weight_gradients(unit, call, *record);
+        record.reset();
+      }
     }
     parts_.data_parallel.parameters_done(unit, Pass::Backward);
   }

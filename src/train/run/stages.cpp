@@ -56,17 +56,58 @@ std::vector<Traffic> Trainer::traffic() {
   return all;
 }
 
-Timeline Trainer::trace_step(StepReport& report) {
-  const TimelineRecorder recorder(*executor_, pipeline_);
-  report = step();
+StepReport Trainer::rehearse_step() {
+  const TimelineRecorder recorder(*executor_, pipeline_, counters_, algorithms_, true);
+  return step();
+}
+
+/// "Step 20: DDP over 4 replicas, pipeline 1f1b of 4 stages, 8 micro-batches".
+std::string Trainer::title_of_step() const {
   const MeshShape& shape = mesh_.shape();
-  std::string label = fmt::format("stage {}", mesh_.at().pp);
-  for (int chunk = 1; chunk < pipeline_shape_.chunks; ++chunk) {
-    label += fmt::format(", {}", pipeline_shape_.stage(mesh_.at().pp, chunk));
+  constexpr const char* kModes[] = {"DDP", "parameter server", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
+  std::string title = fmt::format("Step {}", done_);
+  const auto add = [&](const std::string& words) {
+    title += (title.find(':') == std::string::npos ? ": " : ", ") + words;
+  };
+  const int replicas = shape.dp * shape.ep * shape.cp;
+  if (replicas > 1)
+    add(fmt::format("{} over {} replicas", kModes[static_cast<size_t>(options_.data_parallel.mode)], replicas));
+  if (shape.pp > 1) {
+    add(fmt::format("pipeline {} of {} stages", name_of(options_.pipeline.schedule), pipeline_shape_.stages()));
+    if (pipeline_shape_.chunks > 1) add(fmt::format("{} chunks a rank", pipeline_shape_.chunks));
   }
-  if (shape.dp > 1) label += fmt::format(", dp {}", mesh_.at().dp);
-  if (shape.tp > 1) label += fmt::format(", tp {}", mesh_.at().tp);
-  return recorder.gather(mesh_.world(), options_.pipeline.schedule, pipeline_shape_, label);
+  if (shape.tp > 1) {
+    add(fmt::format("tensor {}parallelism of {} ranks", options_.sequence_parallel ? "and sequence " : "", shape.tp));
+  }
+  if (shape.cp > 1) {
+    add(fmt::format("{} attention over {} ranks", options_.context == ContextMode::Ulysses ? "Ulysses" : "ring",
+                    shape.cp));
+  }
+  if (shape.ep > 1) add(fmt::format("experts over {} ranks", shape.ep));
+  if (options_.micro_batches > 1) add(fmt::format("{} micro-batches", options_.micro_batches));
+  if (options_.checkpoint_activations) add("activation checkpointing");
+  return title;
+}
+
+Timeline Trainer::trace_step(StepReport& report) {
+  TimelineRecorder recorder(*executor_, pipeline_, counters_, algorithms_);
+  report = step();
+  const MeshShape &shape = mesh_.shape(), &at = mesh_.at();
+  RankTimeline mine;
+  for (const auto& unit : units_) mine.units.push_back(unit->name());
+  const auto add = [&](const std::string& words) { mine.label += (mine.label.empty() ? "" : ", ") + words; };
+  if (shape.pp > 1) add(fmt::format("stage {}", at.pp));
+  for (int chunk = 1; chunk < pipeline_shape_.chunks; ++chunk) {
+    mine.label += fmt::format(", {}", pipeline_shape_.stage(at.pp, chunk));
+  }
+  if (shape.dp > 1) add(fmt::format("dp {}", at.dp));
+  if (shape.cp > 1) add(fmt::format("cp {}", at.cp));
+  if (shape.ep > 1) add(fmt::format("ep {}", at.ep));
+  if (shape.tp > 1) add(fmt::format("tp {}", at.tp));
+  Timeline timeline = recorder.gather(mesh_.world(), options_.pipeline.schedule, pipeline_shape_, std::move(mine));
+  timeline.title = title_of_step();
+  timeline.stage_distance = shape.ep * shape.cp * shape.tp;
+  return timeline;
 }
 
 }  // namespace tutti::train

@@ -194,7 +194,7 @@ StepReport Trainer::step() {
                                                 "diverges. Take a lower rate, a longer warm-up, or clip more",
                                                 report.step, report.loss, report.gradient_norm));
   }
-  data_parallel_->step(adam_of(report));
+  optimize(adam_of(report));
   done_ = report.step;
   report_experts(report);
   running_ = false;
@@ -205,6 +205,12 @@ StepReport Trainer::step() {
   report.exposed = data_parallel_->overlap().waited;
   report.seconds = now() - start;
   return report;
+}
+
+void Trainer::optimize(const AdamStep& adam) {
+  const double start = now();
+  data_parallel_->step(adam);
+  if (counters_.recorder) counters_.recorder->work.push_back({.work = Work::Optimizer, .start = start, .end = now()});
 }
 
 AdamStep Trainer::adam_of(const StepReport& report) const {

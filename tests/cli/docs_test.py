@@ -25,7 +25,7 @@ NOT_HERE = re.compile(r"tutti (?:run|tune) .*(?:--hosts|--hostfile)|--device cud
 SHORTER = (
     (r"\bNAME\b", "chain"), (r"\bCOLLECTIVE\b", "broadcast"),
     (r"(tutti train .*)--steps \d+", r"\1--steps 2"), (r"^(?!.*--steps)(.*\btutti train.*)$", r"\1 --steps 2"),
-    (r"--steps 2 (.*--resume)", r"--steps 3 \1"), (r"(tutti perf .*)-e \w+", r"\1-e 64"),
+    (r"--steps 2 (.*--resume)", r"--steps 3 \1"), (r"--pace \d+", "--pace 1"), (r"(tutti perf .*)-e \w+", r"\1-e 64"),
     (r"^(?!.* -e )(.*\btutti perf.*)$", r"\1 -e 64"), (r"(tutti tune.*)", r"\1 -e 8"),
     (r"(tutti sim .*)--hosts 16 --compare", r"\1--hosts 2 --compare"),
 )

@@ -12,6 +12,7 @@ struct Bar {
   std::string kind;   ///< decides the colour: "forward", "all_reduce", "wait", … ; see kKinds in the .cpp file
   std::string label;  ///< stands in the bar, if there is room for it
   std::string text;   ///< what a viewer shows under the pointer
+  int shade = 0;      ///< lighter by so many steps
 };
 
 struct TimelineRow {

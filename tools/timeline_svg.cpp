@@ -15,7 +15,7 @@ namespace {
 constexpr double kWidth = 960, kEdge = 16, kLetter = 6.3, kBoldLetter = 7;  // widths, of 12 pixels' height
 constexpr double kTitleLine = 22, kLegendLine = 20, kGroupGap = 10, kNoteLine = 19;
 constexpr double kRounding = 1e-10;  // seconds that sums of times are off
-constexpr size_t kNoteColumns = 145, kTitleColumns = 96;
+constexpr size_t kNoteColumns = 148, kTitleColumns = 96;
 
 struct Kind {
   const char *name, *words, *colour;
@@ -175,7 +175,7 @@ class Drawing {
       for (const TimelineRow& row : group.rows) rows = std::max(rows, letters(row.name) * kLetter * font_ / 12);
     }
     rows_at_ = kEdge + names + 12;
-    left_ = rows_at_ + rows + 10;
+    left_ = rows_at_ + rows + 14;
   }
 
   double x(double seconds) const { return left_ + (kWidth - kEdge - left_) * (seconds - begin_) / seconds_; }
@@ -230,11 +230,20 @@ class Drawing {
     choose_labels(placed);
     const double height = (row_ - 2) / static_cast<double>(lanes);
     for (const Box& box : boxes_of(placed)) draw(box, y, height);
+    for (const Placed& one : placed) lighten(one, y + height * static_cast<double>(one.lane), height);
     for (const Placed& one : placed) {
       if (one.label.empty() || lanes > 1) continue;
       text(one.label_at, y + row_ / 2 - 1 + font_ * 0.34, fmt::format("class='on' font-size='{:.1f}'", font_ * 0.92),
            one.label);
     }
+  }
+
+  void lighten(const Placed& one, double y, double height) {
+    const double from = x(one.bar->start), to = x(one.bar->end);
+    if (one.bar->shade <= 0 || to - from < 2) return;
+    body_ +=
+        fmt::format("<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' fill='#ffffff' opacity='{:.2f}'/>\n",
+                    from, y, to - from, height, 0.5 * (1 - std::pow(0.45, one.bar->shade)));
   }
 
   /// What is drawn of bars: those that cannot be seen apart are one box.

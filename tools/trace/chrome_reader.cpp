@@ -41,6 +41,7 @@ Bar bar_of(const nlohmann::json& event) {
   bar.kind = event.value("cat", "other");
   if (bar.kind == "call") bar.kind = name.substr(0, name.find('('));  // "all_reduce(count=4, f32, sum)"
   bar.label = event.contains("args") ? event["args"].value("label", name) : name;
+  if (event.contains("args")) bar.shade = event["args"].value("chunk", 0);
   bar.text = words_of(event, bar);
   return bar;
 }
@@ -90,6 +91,15 @@ void add_rows(Process& process, TimelinePicture& picture) {
   if (!group.rows.empty()) picture.groups.push_back(std::move(group));
 }
 
+bool has_shades(const TimelinePicture& picture) {
+  for (const TimelineGroup& group : picture.groups) {
+    for (const TimelineRow& row : group.rows) {
+      if (std::any_of(row.bars.begin(), row.bars.end(), [](const Bar& bar) { return bar.shade > 0; })) return true;
+    }
+  }
+  return false;
+}
+
 TimelinePicture read_page(const nlohmann::json& page) {
   std::map<int64_t, Process> processes;
   for (const nlohmann::json& event : page.at("traceEvents")) {
@@ -101,6 +111,7 @@ TimelinePicture read_page(const nlohmann::json& page) {
   TimelinePicture picture;
   add_notes(page, picture);
   for (auto& [number, process] : processes) add_rows(process, picture);
+  if (has_shades(picture)) picture.notes.push_back("Lighter: a rank's later chunks of layers.");
   return picture;
 }
 

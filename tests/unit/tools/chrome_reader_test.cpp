@@ -58,6 +58,21 @@ TEST(ChromeReader, ColoursAJobsCallsByTheirCollective) {
   EXPECT_EQ(picture_of(page).groups.at(0).rows.at(0).bars.at(0).kind, "all_gather");
 }
 
+TEST(ChromeReader, ShowsLaterChunksLighter) {
+  nlohmann::json first = event_of(0, 0, "forward 0", "forward", 0, 1),
+                 second = event_of(0, 0, "forward 0", "forward", 1, 1);
+  first["args"] = {{"chunk", 0}};
+  second["args"] = {{"chunk", 1}};
+  const TimelinePicture picture = picture_of({{"traceEvents", {first, second}}});
+  EXPECT_EQ(picture.groups.at(0).rows.at(0).bars.at(0).shade, 0);
+  EXPECT_EQ(picture.groups.at(0).rows.at(0).bars.at(1).shade, 1);
+  EXPECT_EQ(picture.notes, std::vector<std::string>{"Lighter: a rank's later chunks of layers."});
+  const std::string svg = to_svg(picture);
+  const size_t at = svg.find("opacity='0.28'");
+  EXPECT_NE(at, std::string::npos);
+  EXPECT_EQ(svg.find("opacity='0.28'", at + 1), std::string::npos);
+}
+
 TEST(ChromeReader, RefusesWhatItCannotDraw) {
   const auto said = [](const nlohmann::json& page) -> std::string {
     try {

@@ -146,7 +146,7 @@ Programs compile(const Call& call) {
     all.verified = verified(plan::generate_all(*call.algorithm, call.shape));
   Channels channels(all.channels);
   for (Rank rank = 0; rank < ranks; ++rank) {
-    const Rank planned = call.geometry.order.planned(rank, 0, ranks);
+    const Rank planned = call.geometry.order.planned(rank, call.geometry.root, ranks);
     const plan::RankPlan plan = planned == 0 ? first : plan::generate(*call.algorithm, call.shape, planned);
     const exec::Program program = exec::lower(plan, call.geometry, traits_of(call, rank));
     std::vector<uint32_t> in, out;

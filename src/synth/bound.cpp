@@ -243,14 +243,14 @@ Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights) {
   return TightestCut(network, weights).find();
 }
 
-std::vector<int64_t> weights_of(Collective collective, Rank ranks) {
+std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root) {
   std::vector<int64_t> weights(static_cast<size_t>(ranks), has_root(collective) ? 0 : 1);
-  weights.front() = 1;
+  weights[static_cast<size_t>(root)] = 1;
   return weights;
 }
 
-Bound bound_of(const Network& network, Collective collective) {
-  const std::vector<int64_t> weights = weights_of(collective, network.ranks);
+Bound bound_of(const Network& network, Collective collective, Rank root) {
+  const std::vector<int64_t> weights = weights_of(collective, network.ranks, root);
   Bound bound{.cut = {}, .buffer = has_root(collective) ? 1 : network.ranks, .exact = true, .unit = network.unit};
   if (network.ranks == 1) return bound;
   switch (collective) {

@@ -73,12 +73,12 @@ struct Bound {
 /// path from a rank with blocks to another rank.
 Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights);
 
-/// Blocks that each rank has: one, or of a rooted collective those of rank 0 alone.
-std::vector<int64_t> weights_of(Collective collective, Rank ranks);
+/// Blocks that each rank has: one, or of a rooted collective those of the root alone.
+std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root = 0);
 
 /// Throws Error(Unsupported) for other collectives than all-gather, reduce-scatter, all-reduce, broadcast, reduce and
 /// all-to-all, and as tightest_cut() does.
-Bound bound_of(const Network& network, Collective collective);
+Bound bound_of(const Network& network, Collective collective, Rank root = 0);
 
 /// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB".
 std::string words_of(const Network& network, const Bound& bound);

@@ -70,6 +70,8 @@ class Builder {
       if (is_fabric(link.a) && is_fabric(link.b)) used_.insert(i);
     }
     add_arcs();
+    network_.nodes.resize(network_.vertices);
+    for (const auto& [node, vertex] : numbers_) network_.nodes[vertex] = node;
     return std::move(network_);
   }
 

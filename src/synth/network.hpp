@@ -44,7 +44,8 @@ struct Network {
   std::vector<Arc> arcs;  ///< at most one from a vertex to another
   double unit = 1;        ///< bytes a second of one unit of capacity
 
-  std::vector<uint32_t> hosts;  ///< by rank: the number of its host
+  std::vector<topo::NodeId> nodes;  ///< by vertex, of a machine's network
+  std::vector<uint32_t> hosts;      ///< by rank: the number of its host
   /// By rank: the switches that its messages pass, in order, on each of their ways: to a rank of the same host, or to
   /// the network, which is the last one then. Both empty: messages may take any way.
   std::vector<std::map<Rank, std::vector<Vertex>>> inside;

@@ -11,6 +11,9 @@
 //
 // All-reduce cuts the buffer into a block for each rank, goes up each tree, and down again in a second lane (`after`
 // the root's fold), so that a round goes up while the one before goes down.
+//
+// Between hosts, messages downwards have a lane of their own. A send ends when all its readers have the message; in one
+// lane, those of the same host would wait for the network in each round, and their links would be idle meanwhile.
 #include <algorithm>
 
 #include "plan/builder.hpp"
@@ -48,31 +51,34 @@ class RankPlanner {
         plan_({synthesis.collective, ranks_}, me),
         partition_(plan_.partition(static_cast<Rank>(made_.parts * (whole() ? blocks() : 1)))),
         in_(plan_.input(partition_)),
-        out_(plan_.output(partition_)) {}
+        out_(plan_.output(partition_)),
+        ways_(made_.hosts.empty() || *std::max_element(made_.hosts.begin(), made_.hosts.end()) == 0 ? 1 : 2) {}
 
   plan::RankPlan build() {
-    const bool twice = made_.collective == Collective::AllReduce;
-    const size_t most = std::min(kMaxLanes, kMaxAllLanes / static_cast<size_t>(ranks_)) / (twice ? 2 : 1);
-    const size_t lanes = std::clamp<size_t>(most, 1, made_.trees.size());
+    const bool up = !gathers(), down = gathers() || made_.collective == Collective::AllReduce;
+    const size_t most = std::min(kMaxLanes, kMaxAllLanes / static_cast<size_t>(ranks_));
+    const size_t lanes = std::clamp<size_t>(most / ((up ? 1 : 0) + (down ? ways_ : 0)), 1, made_.trees.size());
     for (size_t lane = 0; lane < lanes; ++lane) {
-      const bool gathers = made_.collective == Collective::AllGather || made_.collective == Collective::Broadcast;
-      if (gathers) {
-        LaneBuilder down = plan_.lane();
-        for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) go_down(down, tree);
-        continue;
-      }
-      LaneBuilder up = plan_.lane();
-      const View partial = needs_scratch(lane, lanes) ? plan_.scratch(1, partition_) : in_;
       std::vector<plan::StepRef> turns;
-      for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) turns.push_back(go_up(up, tree, partial));
-      if (!twice) continue;
-      LaneBuilder down = plan_.lane();
-      for (size_t tree = lane, i = 0; tree < made_.trees.size(); tree += lanes, ++i) pass_on(down, tree, turns[i]);
+      if (up) {
+        LaneBuilder folds = plan_.lane();
+        const View partial = needs_scratch(lane, lanes) ? plan_.scratch(1, partition_) : in_;
+        for (size_t tree = lane; tree < made_.trees.size(); tree += lanes) turns.push_back(go_up(folds, tree, partial));
+      }
+      if (!down) continue;
+      std::vector<LaneBuilder> ways;
+      while (ways.size() < ways_) ways.push_back(plan_.lane());
+      for (size_t tree = lane, i = 0; tree < made_.trees.size(); tree += lanes, ++i) {
+        go_down(ways, tree, up ? turns[i] : plan::StepRef{});
+      }
     }
     return plan_.finish();
   }
 
  private:
+  bool gathers() const {
+    return made_.collective == Collective::AllGather || made_.collective == Collective::Broadcast;
+  }
   /// Is the buffer one block, which the collective does not divide among the ranks?
   bool whole() const {
     return made_.collective == Collective::AllReduce || made_.collective == Collective::Broadcast ||
@@ -102,18 +108,33 @@ class RankPlanner {
     return false;
   }
 
-  /// All-gather, broadcast: from the root's input.
-  void go_down(LaneBuilder& lane, size_t tree) {
+  /// The lane of a message downwards, of those of its tree.
+  size_t way(Rank from, Rank to) const {
+    const auto host = [&](Rank rank) { return made_.hosts[static_cast<size_t>(rank)]; };
+    return ways_ > 1 && host(from) != host(to) ? 1 : 0;
+  }
+
+  /// All-gather, broadcast: from the root's input. The second half of all-reduce: from the root's output, after `turn`.
+  void go_down(std::vector<LaneBuilder>& lanes, size_t tree, plan::StepRef turn) {
     const Place at = place(tree);
     const Chunks chunks = this->chunks(tree);
+    const bool from_input = at.parent == kNoRank && gathers();
+    const plan::Piece here = from_input ? in_.chunks(0, chunks.first, chunks.last) : chunks.of(out_);
+    size_t came = lanes.size();  // in which lane
     if (at.parent != kNoRank) {
-      lane.recv(chunks.of(out_), at.parent);
-      if (!at.children.empty()) lane.lend(chunks.of(out_), at.children);
-      return;
+      came = way(at.parent, me_);
+      turn = lanes[came].recv(here, at.parent);
     }
-    const plan::Piece mine = in_.chunks(0, chunks.first, chunks.last);
-    lane.lend(mine, at.children);
-    lane.copy(chunks.of(out_), mine);
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      std::vector<Rank> children;
+      for (const Rank child : at.children) {
+        if (way(me_, child) == i) children.push_back(child);
+      }
+      if (children.empty()) continue;
+      if (came != i && !from_input) lanes[i].after(turn);
+      lanes[i].lend(here, children);
+    }
+    if (from_input) lanes.front().copy(chunks.of(out_), here);
   }
 
   /// Reduce-scatter, reduce, the first half of all-reduce. Returns the root's last step.
@@ -129,25 +150,29 @@ class RankPlanner {
     return lane.send(sum, at.parent);
   }
 
-  /// The second half of all-reduce: from the root's output.
-  void pass_on(LaneBuilder& lane, size_t tree, plan::StepRef turn) {
-    const Place at = place(tree);
-    const plan::Piece chunks = this->chunks(tree).of(out_);
-    if (at.parent == kNoRank) {
-      lane.after(turn).lend(chunks, at.children);
-      return;
-    }
-    lane.recv(chunks, at.parent);
-    if (!at.children.empty()) lane.lend(chunks, at.children);
-  }
-
   const Synthesis& made_;
   const std::vector<std::vector<std::vector<Rank>>>& children_;  // by tree, by rank
   Rank me_, ranks_;
   PlanBuilder plan_;
   uint32_t partition_;
   View in_, out_;
+  size_t ways_;  // lanes of a tree, downwards
 };
+
+/// Ranks counted from the root.
+Synthesis from_root(Synthesis made) {
+  const auto ranks = static_cast<Rank>(made.trees.front().parents.size());
+  const auto relabelled = [&](Rank rank) { return rank == kNoRank ? kNoRank : (rank - made.root + ranks) % ranks; };
+  for (Tree& tree : made.trees) {
+    tree.root = relabelled(tree.root);
+    for (Rank& rank : tree.order) rank = relabelled(rank);
+    for (Rank& parent : tree.parents) parent = relabelled(parent);
+    std::rotate(tree.parents.begin(), tree.parents.begin() + made.root, tree.parents.end());
+  }
+  if (!made.hosts.empty()) std::rotate(made.hosts.begin(), made.hosts.begin() + made.root, made.hosts.end());
+  made.root = 0;
+  return made;
+}
 
 std::vector<plan::RankPlan> plan_of_one(Collective collective) {
   PlanBuilder plan({collective, 1}, 0);
@@ -159,6 +184,7 @@ std::vector<plan::RankPlan> plan_of_one(Collective collective) {
 
 std::vector<plan::RankPlan> plans_of(const Synthesis& synthesis) {
   if (synthesis.trees.empty()) return plan_of_one(synthesis.collective);
+  if (synthesis.root != 0) return plans_of(from_root(synthesis));
   std::vector<std::vector<std::vector<Rank>>> children;
   for (const Tree& tree : synthesis.trees) children.push_back(tree.children());
   std::vector<plan::RankPlan> plans;

@@ -14,6 +14,13 @@ constexpr int64_t kLongest = 1 << 30;  // steps: no capacity that is needed is 0
 /// Parts of a block whose plan stays small: steps grow with parts · ranks².
 int64_t default_parts(Rank ranks) { return ranks <= 16 ? 16 : ranks <= 64 ? 8 : ranks <= 128 ? 2 : 1; }
 
+constexpr Rank kFlat = 2;  // levels of trees: flatter ones are not looked for
+/// Of a long call's time, a level: what is under way fills the ranks of a tree one after the other, and drains so.
+constexpr double kLevel = 0.003;
+
+/// Part of the bound, with the time in which trees fill.
+double share(const Synthesis& made) { return made.reached / (1 + kLevel * made.depth()); }
+
 /// What a search for a number of parts found: the demand, the capacities, and the time in steps of the bound.
 struct Fit {
   int64_t parts = 1;
@@ -33,8 +40,9 @@ double reached_by(const std::vector<Tree>& trees, int64_t parts, const Network& 
   }
   Ratio busiest{0, 1};
   for (const Arc& arc : network.arcs) busiest = std::max(busiest, Ratio{load[{arc.from, arc.to}], arc.capacity});
-  return static_cast<double>(bound.blocks) / static_cast<double>(bound.capacity) * static_cast<double>(parts) /
-         (static_cast<double>(busiest.blocks) / static_cast<double>(busiest.capacity));
+  const double least = static_cast<double>(bound.blocks) / static_cast<double>(bound.capacity);
+  const double takes = static_cast<double>(busiest.blocks) / static_cast<double>(busiest.capacity);
+  return std::min(1.0, least * static_cast<double>(parts) / takes);  // but for rounding, no more
 }
 
 /// How often switches are removed in another order, where messages' ways load links more than the trees' capacities
@@ -44,7 +52,10 @@ unsigned default_attempts(Rank ranks) { return ranks <= 16 ? 24 : ranks <= 32 ? 
 class Search {
  public:
   Search(const Network& network, Collective collective, const SynthesisOptions& options)
-      : network_(network), collective_(collective), options_(options), weights_(weights_of(collective, network.ranks)) {
+      : network_(network),
+        collective_(collective),
+        options_(options),
+        weights_(weights_of(collective, network.ranks, options.root)) {
     tell("finding the bound");
     bound_ = tightest_cut(network_, weights_).must;
     most_ = options.max_parts > 0 ? options.max_parts : default_parts(network.ranks);
@@ -65,10 +76,22 @@ class Search {
       Synthesis other = made_with(parts <= most_ ? fit(parts) : best, i);
       if (other.reached > made.reached) made = std::move(other);
     }
-    return made;
+    return has_root(collective_) ? flatter(std::move(made)) : made;
   }
 
  private:
+  /// The root's whole buffer passes each rank on its way down. With more parts than the bound needs there may be trees
+  /// that are as good and flatter: of a switch with n ports a chain, or n − 1 trees of two levels.
+  Synthesis flatter(Synthesis made) const {
+    for (int64_t parts = made.parts + 1; parts <= most_ && made.depth() > kFlat; ++parts) {
+      const Fit other = fit(parts);
+      if (other.reached() < std::min(options_.near_enough, made.reached)) continue;
+      Synthesis more = made_with(other, 0);
+      if (share(more) > share(made)) made = std::move(more);
+    }
+    return made;
+  }
+
   void tell(const std::string& what) const {
     if (options_.progress) options_.progress(what);
   }
@@ -111,7 +134,12 @@ class Search {
   }
 
   Synthesis made_with(const Fit& fit, unsigned attempt) const {
-    Synthesis made{.collective = collective_, .parts = fit.parts, .trees = {}, .fitted = fit.reached()};
+    Synthesis made{.collective = collective_,
+                   .parts = fit.parts,
+                   .trees = {},
+                   .fitted = fit.reached(),
+                   .hosts = network_.hosts,
+                   .root = options_.root};
     tell(attempt == 0 ? "removing switches" : fmt::format("removing switches, attempt {}", attempt));
     const Network direct = without_switches(capacities(fit), demand(fit.parts), attempt, &made.pattern);
     made.trees = pack(direct, demand(fit.parts),
@@ -143,11 +171,21 @@ bool is_possible(Collective collective) {
 
 }  // namespace
 
+Rank Synthesis::depth() const {
+  Rank most = 0;
+  for (const Tree& tree : trees) most = std::max(most, tree.depth());
+  return most;
+}
+
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options) {
   if (!is_possible(collective)) {
     throw_error(Code::Unsupported,
                 "{} cannot be synthesised; all_gather, reduce_scatter, all_reduce, broadcast and reduce can",
                 name_of(collective));
+  }
+  if (options.root != 0 && (!has_root(collective) || options.root < 0 || options.root >= network.ranks)) {
+    throw_error(Code::InvalidArgument, "{} of {} ranks has no root {}", name_of(collective), network.ranks,
+                options.root);
   }
   if (network.ranks == 1) return {.collective = collective, .trees = {}};
   // Folds go up trees whose arcs are turned round: those of the reversed network, from the root.

@@ -18,6 +18,7 @@
 namespace tutti::synth {
 
 struct SynthesisOptions {
+  Rank root = 0;                                     ///< of broadcast and reduce
   int64_t max_parts = 0;                             ///< of a block; 0: as many as keep the plan small
   double near_enough = 0.995;                        ///< part of the bound at which no more parts are tried
   std::function<void(const std::string&)> progress;  ///< is told what is done, for long ones
@@ -30,13 +31,18 @@ struct Synthesis {
   double fitted = 1;        ///< part of the bound of capacities: trees fit in the bound's time divided by this
   double reached = 1;       ///< the same of the ways that messages really take, which may load a link more
   Pattern pattern = Pattern::Spread;
+  std::vector<uint32_t> hosts;  ///< by rank; empty: all of one
+  Rank root = 0;                ///< of broadcast and reduce
+
+  Rank depth() const;  ///< of the deepest tree
 };
 
-/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other), broadcast and reduce (root: rank 0).
+/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other), broadcast and reduce.
 /// Throws Error(Unsupported) for other collectives, and what tightest_cut() throws.
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options = {});
 
-/// The plans of all ranks. They are not verified yet.
+/// The plans of all ranks, by rank; of broadcast and reduce by the rank that is so many after the root, since plans count
+/// from it. They are not verified yet.
 std::vector<plan::RankPlan> plans_of(const Synthesis& synthesis);
 
 }  // namespace tutti::synth

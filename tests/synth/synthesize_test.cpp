@@ -156,6 +156,37 @@ TEST(Synthesize, AnySubsetOfRanks) {
   expect_proven(network_of(graph, std::vector{gpus[7], gpus[1], gpus[4]}), "7,1,4");
 }
 
+/// Ranks 2 and 3 are behind the slow link: from there, all but one rank are on its other side.
+TEST(Synthesize, ForEachRoot) {
+  const Network network = line({10, 5, 20}).network();
+  for (const Collective collective : {Collective::Broadcast, Collective::Reduce}) {
+    for (Rank root = 0; root < 4; ++root) {
+      const Synthesis made = synthesize(network, collective, {.root = root});
+      for (const Tree& tree : made.trees) EXPECT_EQ(tree.root, root);
+      const std::vector<plan::RankPlan> plans = plans_of(made);
+      const plan::Verdict verdict = plan::verify(plans, {.capacity = 1});
+      EXPECT_TRUE(verdict) << root << ", " << name_of(collective) << ": " << verdict.reason;
+      // Plans count from the root. Neighbours of the line are the only ranks that exchange messages.
+      for (Rank me = 0; me < 4; ++me) {
+        for (const Rank peer : plans[static_cast<size_t>(me)].peers) {
+          EXPECT_EQ(std::abs((me + root) % 4 - (peer + root) % 4), 1) << root << ": " << me << " to " << peer;
+        }
+      }
+    }
+  }
+  EXPECT_THROW(synthesize(network, Collective::Broadcast, {.root = 4}), Error);
+  EXPECT_THROW(synthesize(network, Collective::AllGather, {.root = 1}), Error);
+}
+
+/// Of a switch with eight ports: not a chain, but trees of two levels.
+TEST(Synthesize, FlatTreesWhereTheyAreAsGood) {
+  for (const Collective collective : {Collective::Broadcast, Collective::Reduce}) {
+    const Synthesis made = synthesize(one_switch(8, 100).network(), collective);
+    EXPECT_EQ(made.depth(), 2);
+    EXPECT_EQ(made.reached, 1);
+  }
+}
+
 TEST(Synthesize, RefusesAllToAll) { EXPECT_THROW(synthesize(ring(4, 1).network(), Collective::AllToAll), Error); }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -15,9 +14,9 @@
 #include "tools/output_file.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/plan/budget.hpp"
+#include "tools/plan/machine.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
-#include "topo/without.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -25,59 +24,18 @@ namespace {
 using nlohmann::ordered_json;
 
 struct SynthOptions {
-  std::string collective, bytes = "1G", memory = "2G", ranks, file, json, engine = "fast";
+  std::string collective, bytes = "1G", memory = "2G", ranks, file, json, engine = "fair";
   SceneOptions scene;
   int64_t parts = 0;
   bool only_bound = false, no_sim = false;
 };
 
-/// The machine, with those of its ranks that --ranks names.
-struct Machine {
-  topo::Graph graph;
-  std::vector<topo::NodeId> nodes;  // by rank
-};
-
-/// "0,2,4-7": ascending, each once.
-std::vector<Rank> ranks_named(const std::string& text, Rank ranks) {
-  const auto bad = [&](const std::string& why) {
-    throw_error(Code::InvalidArgument, "--ranks {}: {}; write ranks from 0 to {} in ascending order, like 0,2,4-7",
-                text, why, ranks - 1);
-  };
-  std::vector<Rank> named;
-  const auto number = [&](const std::string& word) -> Rank {
-    if (word.empty() || word.size() > 6 || word.find_first_not_of("0123456789") != std::string::npos) {
-      bad(fmt::format("'{}' is no rank", word));
-    }
-    return static_cast<Rank>(std::stoi(word));
-  };
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    at = end + 1;
-    const size_t dash = word.find('-');
-    const Rank first = number(word.substr(0, dash));
-    const Rank last = dash == std::string::npos ? first : number(word.substr(dash + 1));
-    if (last >= ranks) bad(fmt::format("there are {}", counted(static_cast<uint64_t>(ranks), "rank")));
-    if (last < first || (!named.empty() && first <= named.back())) bad(fmt::format("'{}' is not ascending", word));
-    for (Rank rank = first; rank <= last; ++rank) named.push_back(rank);
+void check_root(const SynthOptions& options, Collective collective, Rank ranks) {
+  const Rank root = options.scene.root;
+  if (root > 0 && !has_root(collective)) {
+    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(collective));
   }
-  return named;
-}
-
-Machine machine_of(const SynthOptions& options) {
-  topo::Graph graph =
-      topology_from(options.scene.topology, options.scene.nvlink, options.scene.hosts, options.scene.without);
-  if (!options.ranks.empty()) {
-    const select::RankNodes all = select::place_ranks(graph, options.scene.ranks);
-    std::set<topo::NodeId> others(all.nodes.begin(), all.nodes.end());
-    for (const Rank rank : ranks_named(options.ranks, static_cast<Rank>(all.nodes.size()))) {
-      others.erase(all.nodes[static_cast<size_t>(rank)]);
-    }
-    graph = topo::without_nodes(graph, others);
-  }
-  std::vector<topo::NodeId> nodes =
-      select::place_ranks(graph, options.ranks.empty() ? options.scene.ranks : Rank{0}).nodes;
-  return {std::move(graph), std::move(nodes)};
+  if (root >= ranks) throw_error(Code::InvalidArgument, "--root {}: ranks are 0 to {}", root, ranks - 1);
 }
 
 /// What a call of this size takes at least.
@@ -88,6 +46,7 @@ double least_seconds(const synth::Bound& bound, uint64_t bytes) {
 struct ComparedRow {
   std::string name;
   uint32_t width = 1;
+  uint64_t window = 0;  // bytes of each block
   double seconds = 0;   // simulated
   std::string busiest;  // or why it was not simulated
   bool made = false;
@@ -100,7 +59,7 @@ class Comparison {
       : scene_(scene), options_(options), budget_(budget) {}
 
   std::vector<ComparedRow> rows(const plan::Algorithm& made) {
-    for (const select::Candidate& candidate : at_widths(scene_.made(made))) add(candidate, {}, true);
+    for (const select::Candidate& candidate : variants(scene_.made(made))) add(candidate, {}, true);
     for (const select::Candidate& candidate : scene_.candidates()) {
       if (candidate.rejected.empty()) add(candidate, scene_.order(), false);
     }
@@ -111,30 +70,37 @@ class Comparison {
   }
 
  private:
-  /// The selector's width, which its model takes for closed forms; and wider ones, whose replicas share the same
-  /// staging memory.
-  std::vector<select::Candidate> at_widths(const select::Candidate& chosen) const {
+  /// The selector's width and window, which its model takes for closed forms; wider ones, whose replicas share the same
+  /// staging memory; and shorter windows, with which trees fill sooner.
+  std::vector<select::Candidate> variants(const select::Candidate& chosen) const {
     constexpr uint64_t kGrain = 128;
     constexpr Rank kFew = 64;  // of more ranks, simulating takes long
     std::vector<select::Candidate> all = {chosen};
-    for (const uint32_t width : {4U, 8U}) {
-      if (width <= chosen.row.width || !scene_.machine().gpus() || scene_.ranks() > kFew) continue;
+    if (!scene_.machine().gpus() || scene_.ranks() > kFew) return all;
+    const auto add = [&](uint32_t width, uint64_t part) {
       all.push_back(chosen);
       select::Row& row = all.back().row;
-      row.window = std::max(kGrain, row.window * row.width / width / kGrain * kGrain);
+      row.window = std::max(kGrain, row.window * row.width / width / part / kGrain * kGrain);
       row.width = width;
+    };
+    for (const uint32_t width : {4U, 8U}) {
+      if (width > chosen.row.width) add(width, 1);
     }
+    for (const uint64_t part : {4, 16}) add(std::max(4U, chosen.row.width), part);
     return all;
   }
 
   void add(const select::Candidate& candidate, const plan::RankOrder& order, bool made) {
     const select::Row& how = candidate.row;
-    ComparedRow row{.name = made ? "synth" : how.algorithm->name, .width = how.width, .busiest = {}, .made = made};
+    ComparedRow row{.name = made ? "synth" : how.algorithm->name,
+                    .width = how.width,
+                    .window = select::window_for(how, scene_.block()),
+                    .busiest = {},
+                    .made = made};
     budget_.say("simulating " + row.name);
-    sim::SimulateOptions options;
-    if (options_.engine == "simgrid") options = {.engine = sim::Engine::SimGrid, .max_work = 1U << 17};
     try {
-      const sim::Simulated result = sim::simulate(scene_.call_of(candidate, order), scene_.machine(), options);
+      const sim::Simulated result =
+          sim::simulate(scene_.call_of(candidate, order), scene_.machine(), effort_of(options_.engine));
       row.seconds = result.seconds;
       row.busiest = fmt::format("{} {:.0f} %", result.busiest.name, 100 * result.busiest.share);
     } catch (const Error& error) {
@@ -152,16 +118,21 @@ class Comparison {
 
 void print_rows(const std::vector<ComparedRow>& rows, double least) {
   const auto print = [](const char* mark, auto&&... cells) {
-    fmt::print("{} {:<22}{:>5}{:>12}  {:>12}  {}\n", mark, cells...);
+    fmt::print("{} {:<22}{:>5}{:>8}{:>12}  {:>12}  {}\n", mark, cells...);
   };
   fmt::print("\n");
-  print(" ", "algorithm", "width", "simulated", "of the bound", "busiest (times in us)");
+  print(" ", "algorithm", "width", "window", "simulated", "of the bound", "busiest (times in us)");
   for (const ComparedRow& row : rows) {
     const bool known = row.seconds > 0;
-    print(row.made ? "*" : " ", row.name, row.width, known ? time_text(row.seconds) : "-",
+    print(row.made ? "*" : " ", row.name, row.width, to_text(Bytes{row.window}), known ? time_text(row.seconds) : "-",
           known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", row.busiest);
   }
-  fmt::print("\nwidth: windows at a time in each lane. Times are a model's, not measured ones.\n");
+  if (!rows.front().made) {
+    fmt::print("\nThe best is {} of the catalogue: no plan needs to be made.\n", rows.front().name);
+  }
+  fmt::print(
+      "\nwindow: bytes of each block that are moved at a time; width: windows at a time in each lane. Times are a\n"
+      "model's, not measured ones.\n");
 }
 
 std::string json_text(const Scene& scene, const synth::Network& network, const synth::Bound& bound,
@@ -187,6 +158,7 @@ std::string json_text(const Scene& scene, const synth::Network& network, const s
     page["algorithms"].push_back({{"algorithm", row.name},
                                   {"made", row.made},
                                   {"width", row.width},
+                                  {"window", row.window},
                                   {"seconds", row.seconds},
                                   {"of_bound", least_seconds(bound, scene.bytes()) / row.seconds}});
   }
@@ -202,11 +174,9 @@ void print_bound(const Scene& scene, const synth::Network& network, const synth:
 }
 
 void print_made(const synth::Synthesis& made, const synth::Bound& bound) {
-  Rank depth = 0;
-  for (const synth::Tree& tree : made.trees) depth = std::max(depth, tree.depth());
   constexpr const char* kPatterns[] = {"spread", "doubling", "ring", "pair by pair"};
   fmt::print("  trees: {} of them, at most {} deep; {} a block; {:.1f} % of the rate {}; switches: {}\n",
-             made.trees.size(), depth, counted(static_cast<uint64_t>(made.parts), "part"), 100 * made.reached,
+             made.trees.size(), made.depth(), counted(static_cast<uint64_t>(made.parts), "part"), 100 * made.reached,
              bound.exact ? "of the bound" : "that trees can reach", kPatterns[static_cast<size_t>(made.pattern)]);
   fmt::print("  verified: right for every message size and every timing\n");
 }
@@ -220,35 +190,40 @@ void write_plan(const SynthOptions& options, const std::vector<plan::RankPlan>& 
   }
   write_file("-o", options.file, text);
   if (options.file == kStandardOutput) return;
-  fmt::print("  TUTTI_PLAN={} TUTTI_ORDER=natural runs it ({} bytes)\n", options.file, text.size());
+  const std::string calls = options.scene.root > 0 ? fmt::format(", for root {}", options.scene.root) : "";
+  fmt::print("  TUTTI_PLAN={} TUTTI_ORDER=natural runs it{} ({} bytes)\n", options.file, calls, text.size());
 }
 
 void run(const SynthOptions& options) {
   const Collective collective = read_collective(options.collective, "");
   const uint64_t bytes = read_call_bytes(options.bytes, "--bytes");
   Budget budget(read_call_bytes(options.memory, "--memory"), "tutti plan synth: reading the machine");
-  const Machine machine = machine_of(options);
+  const Machine machine = machine_of(options.scene, options.ranks);
+  check_root(options, collective, static_cast<Rank>(machine.nodes.size()));
   SceneOptions on = options.scene;
   on.graph = &machine.graph;
   if (!options.ranks.empty()) on.ranks = 0;
   const synth::Network network = synth::network_of(machine.graph, machine.nodes);
   Scene scene(collective, bytes, on);
   budget.say("finding the bound");
-  const synth::Bound bound = synth::bound_of(network, collective);
+  const synth::Bound bound = synth::bound_of(network, collective, options.scene.root);
   const bool tells = options.file != kStandardOutput;
   if (tells) print_bound(scene, network, bound);
   if (options.only_bound) return;
-  const synth::Synthesis made =
-      synth::synthesize(network, collective,
-                        {.max_parts = options.parts, .progress = [&](const std::string& what) { budget.say(what); }});
+  const synth::Synthesis made = synth::synthesize(network, collective,
+                                                  {.root = options.scene.root,
+                                                   .max_parts = options.parts,
+                                                   .progress = [&](const std::string& what) { budget.say(what); }});
   budget.say("verifying the plan");
   const std::vector<plan::RankPlan> plans = synth::plans_of(made);
   const plan::Algorithm& algorithm = plan::adopt("synth", plans);  // verifies
   if (tells) print_made(made, bound);
   if (!options.file.empty()) write_plan(options, plans);
-  if (options.no_sim || !tells) return;
-  const std::vector<ComparedRow> rows = Comparison(scene, options, budget).rows(algorithm);
-  print_rows(rows, least_seconds(bound, bytes));
+  std::vector<ComparedRow> rows;
+  if (!options.no_sim && tells) {
+    rows = Comparison(scene, options, budget).rows(algorithm);
+    print_rows(rows, least_seconds(bound, bytes));
+  }
   if (!options.json.empty()) write_file("--json", options.json, json_text(scene, network, bound, made, rows));
 }
 
@@ -279,12 +254,14 @@ void add_synth(CLI::App& plan) {
   command->add_option("-n", options->scene.ranks, "ranks, of all hosts together; default one a GPU, else one a core")
       ->check(CLI::Range(1, kMaxModelled));
   command->add_option("--ranks", options->ranks, "of these ranks of the machine only: 0,2,4-7")->type_name("LIST");
+  command
+      ->add_option("--root", options->scene.root, "of broadcast and reduce: made for calls with this root; default 0")
+      ->check(CLI::Range(0, kMaxModelled));
   command->add_option("--bytes", options->bytes, "the size to simulate; default 1G");
   command
       ->add_option("--parts", options->parts, "parts of a block, each with a tree of its own; default as many as help")
       ->check(CLI::Range(1, 64));
-  command->add_option("--engine", options->engine, "of the simulation: fast (equal shares), or simgrid")
-      ->check(CLI::IsMember({"fast", "simgrid"}));
+  add_engine(*command, options->engine);
   command->add_flag("--bound", options->only_bound, "says the bound alone; also of all_to_all");
   command->add_flag("--no-sim", options->no_sim, "does not simulate");
   command->add_option("--memory", options->memory, "how much memory it may take; default 2G");

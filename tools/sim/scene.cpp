@@ -178,14 +178,16 @@ select::Candidate Scene::made(const plan::Algorithm& algorithm) const {
 sim::Call Scene::call_of(const select::Candidate& candidate, const plan::RankOrder& order) const {
   const select::CostInputs& inputs = inputs_.inputs;
   const select::Row& row = candidate.row;
-  sim::Call call{
-      .algorithm = row.algorithm, .shape = {collective_, inputs.ranks, order.seen(inputs.groups, 0)}, .hosts = hosts_};
+  sim::Call call{.algorithm = row.algorithm,
+                 .shape = {collective_, inputs.ranks, order.seen(inputs.groups, options_.root)},
+                 .hosts = hosts_};
   if (!machine_->gpus()) call.near = {.cma = true, .cooperative = true};
   const uint64_t count = std::max<uint64_t>(1, block_ / kElement);
   call.geometry = {.count = count,
                    .window = std::max<uint64_t>(1, select::window_for(row, count * kElement) / kElement),
                    .element_bytes = kElement,
                    .width = row.width,
+                   .root = options_.root,
                    .order = order,
                    .method = row.method,
                    .rules = row.deliveries};

@@ -16,6 +16,7 @@ namespace tutti::tools {
 struct SceneOptions {
   std::string topology;  ///< a file; "": this machine
   Rank ranks = 0, hosts = 1;
+  Rank root = 0;                       ///< of the collectives that have one
   double nvlink = 0;                   ///< GB/s between GPUs of the file that has none; 0: as the file says
   uint32_t width = 16;                 ///< of a GPU's programs, as far as the call is long enough
   std::vector<std::string> without;    ///< parts that the machine does without

@@ -260,12 +260,58 @@ class Synth(unittest.TestCase):
         written = self.synth("all_reduce", "--ranks", "0,2-3", "-o", "-")
         self.assertEqual(json.loads(written.stdout)["ranks"], 3)
 
+    def test_draws_the_trees_over_the_machine(self):
+        topo = str(TOPOLOGIES / "nccl-pcie-2-sockets.xml")
+        with tempfile.TemporaryDirectory() as folder:
+            plan, picture = folder + "/a.json", folder + "/a.svg"
+            self.assertEqual(self.synth("all_gather", "--no-sim", "-o", plan).returncode, 0)
+            done = tutti("plan", "draw", plan, "--topo", topo, "-o", picture)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            svg = xml.etree.ElementTree.parse(picture).getroot()
+            texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
+            of_class = lambda name: sum(path.get("class") == name for path in svg.iter("{http://www.w3.org/2000/svg}path"))
+            self.assertIn("The cut that binds: {ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB", texts)
+            self.assertIn("10 · 100 %", texts)  # between the two NUMA nodes
+            self.assertIn("4 trees; over the machine: that of block 0", texts)
+            self.assertEqual(of_class("tree"), 2 * 3)  # three messages, each on a white ground
+            self.assertEqual(of_class("cut"), 2)  # the link, and that of the legend
+            for words, why in ((("--tree", "4"), "the plan has 4 trees"), (("--hosts", "2"), "the machine 8")):
+                done = tutti("plan", "draw", plan, "--topo", topo, "-o", picture, *words)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(why, done.stderr)
+        # A ring of the catalogue: each block goes along a chain, and sums first.
+        done = tutti("plan", "draw", "all_reduce", "ring", "--topo", topo, "-o", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(">8 trees; over the machine: that of part 1 of 4<", done.stdout)
+
+    def test_makes_a_plan_for_a_root(self):
+        # Only GPU 3 is behind the link of 10 GB/s alone: from there, the buffer must cross it, too.
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("broadcast", "--root", "3", "--no-sim", "-o", folder + "/a.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/a.json") as file:
+                ranks = json.load(file)["ranks"]
+        self.assertIn("{ranks 0-2 | rank 3}: 10 GB/s cross, the buffer must -> >= 107.4 ms/GiB", done.stdout)
+        self.assertIn("TUTTI_ORDER=natural runs it, for root 3 (", done.stdout)
+        self.assertEqual(ranks, 4)
+        for words, why in ((("all_gather", "--root", "1"), "has no root"), (("reduce", "--root", "4"), "ranks are 0 to 3")):
+            done = self.synth(*words)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stderr)
+
     def test_a_broken_machine_is_slower(self):
         whole, broken = (self.synth("all_gather", "--hosts", "2", "--bound", *words, topo="nccl-8-gpus-8-nics.xml")
                          for words in ([], ["--without", "nic:mlx5_0", "--without", "link:0-4 NVSwitches"]))
         self.assertEqual(broken.returncode, 0, broken.stderr)
         least = [float(re.search(r">= ([\d.]+) ms/GiB", done.stdout)[1]) for done in (whole, broken)]
         self.assertGreater(least[1], 2 * least[0])
+
+    def test_reduces_are_as_near_the_bound_as_broadcasts(self):
+        # Ranks are near the root of one tree and far from that of another: no round waits for another tree's.
+        done = self.synth("reduce", "--hosts", "2", "--json", "-", topo="nccl-8-gpus-8-nics.xml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = json.loads(done.stdout[done.stdout.index("{\n"):])
+        self.assertGreater(max(row["of_bound"] for row in table["algorithms"] if row["made"]), 0.9)
 
     def test_says_what_is_wrong(self):
         for words, why in ((["all_gather", "--ranks", "0,9"], "there are 4 ranks"),

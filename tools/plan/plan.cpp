@@ -14,9 +14,12 @@
 #include "plan/words.hpp"
 #include "proof/cases.hpp"
 #include "tools/commands.hpp"
+#include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
+#include "tools/plan/machine.hpp"
+#include "tools/plan/on_machine.hpp"
 #include "tools/plan/subject.hpp"
 #include "tools/plan/synth.hpp"
 #include "tools/wrapped.hpp"
@@ -227,7 +230,27 @@ Subject for_root(Subject subject, Rank root) {
   return subject;
 }
 
+/// The plan over a picture of its machine.
+void draw_machine(PlanOptions options) {
+  const Machine machine = machine_of(options.scene, options.on_ranks);
+  const auto ranks = static_cast<Rank>(machine.nodes.size());
+  if (!names_file(options) && !options.of_ranks) options.of_ranks = ranks;
+  Subject subject = whole_subject_of(options);
+  if (subject.shape.ranks != ranks) {
+    throw_error(Code::InvalidArgument, "the plan has {}, and the machine {}: give its --hosts and --ranks",
+                in_ranks(subject.shape.ranks), ranks);
+  }
+  check_rank("--root", options.root, ranks);
+  subject = for_root(std::move(subject), options.root);
+  const std::string title =
+      subject.title + " on " + options.scene.topology.substr(options.scene.topology.rfind('/') + 1);
+  const OnMachine on{.graph = &machine.graph, .nodes = machine.nodes, .root = options.root, .tree = options.tree};
+  write_file("", options.file, draw_on_machine(subject.plans, title, on));
+  if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
+}
+
 void draw(const PlanOptions& options) {
+  if (!options.scene.topology.empty()) return draw_machine(options);
   if (!names_file(options) && options.ranks() > kMaxDrawn) too_many_to_draw(options.ranks());
   Subject subject = subject_of(options);
   if (subject.shape.ranks > kMaxDrawn) too_many_to_draw(subject.shape.ranks);
@@ -271,6 +294,21 @@ void add_shape(CLI::App* command, PlanOptions& options) {
       "--groups", options.groups,
       "groups of near ranks, for the hierarchical ones: 4 for four neighbours each, or every rank's label, "
       "0,0,1,1");
+}
+
+void add_machine(CLI::App* draws, PlanOptions& options) {
+  CLI::Option* topo =
+      draws->add_option("--topo", options.scene.topology,
+                        "draws the plan over this machine: its trees, how busy links are, the bound's cut");
+  topo->type_name("FILE");
+  draws->add_option("--hosts", options.scene.hosts, "this many such hosts; default 1")
+      ->check(CLI::Range(1, kMaxModelled))
+      ->needs(topo);
+  draws->add_option("--ranks", options.on_ranks, "of these ranks of the machine only: 0,2,4-7")->needs(topo);
+  draws->add_option("--tree", options.tree, "the tree that is drawn over the machine; default 0, the first")
+      ->needs(topo);
+  add_nvlink(*draws, options.scene.nvlink);
+  add_without(*draws, options.scene.without);
 }
 
 void add_memory(CLI::App* command, PlanOptions& options) {
@@ -323,7 +361,8 @@ void add_plan(CLI::App& app, int& status) {
   verifies->callback(
       [options, &status] { status = within_budget(*options, "proving", [&] { return verify(*options); }); });
 
-  CLI::App* draws = command->add_subcommand("draw", "a space-time diagram of an algorithm, as SVG");
+  CLI::App* draws = command->add_subcommand(
+      "draw", "a space-time diagram of an algorithm, or with --topo its trees on a machine, as SVG");
   add_names(draws, *options);
   draws->add_option("-o", options->file, "the file; -: standard output")->required();
   draws->add_option("--rank", options->rank, "what this rank sends and receives only; default all")->check(kSomeRank);
@@ -331,7 +370,9 @@ void add_plan(CLI::App& app, int& status) {
   draws->footer(
       "Examples:\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n"
       "  tutti plan draw broadcast binomial -n 16 --root 3 -o tree.svg\n"
-      "  tutti plan draw all_reduce ring -n 64 --rank 5 -o five.svg\n");
+      "  tutti plan draw all_reduce ring -n 64 --rank 5 -o five.svg\n"
+      "  tutti plan draw made.json --topo hgx.xml --hosts 2 -o machine.svg\n");
+  add_machine(draws, *options);
   draws->callback([options] { draw(*options); });
 
   CLI::App* exports = command->add_subcommand("export", "the plans of all ranks, as JSON to be read, kept or changed");

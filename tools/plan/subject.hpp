@@ -7,6 +7,7 @@
 
 #include "plan/algorithm.hpp"
 #include "plan/json.hpp"
+#include "tools/sim/scene.hpp"
 
 namespace tutti::tools {
 
@@ -19,6 +20,9 @@ struct PlanOptions {
   Rank rank = -1;      // all
   Rank root = 0;       // of a drawing
   std::string memory = "2G";
+  SceneOptions scene;  // of a drawing: the machine that is drawn, if a topology is given
+  std::string on_ranks;
+  size_t tree = 0;
 
   Rank ranks() const { return of_ranks.value_or(4); }
 };

@@ -19,6 +19,15 @@ inline constexpr Paint kHostPaint{"#f7f8fa", "#c9ced6", "#1d2733"}, kPackagePain
     kNicPaint{"#fdeedd", "#dfa361", "#6b3d07"}, kNvPaint{"#d3ead0", "#5d9c4d", "#1f4d16"},
     kNetworkPaint{"#fbe3c8", "#cf8f47", "#6b3d07"};
 
+/// How a link is drawn.
+struct LinkPaint {
+  std::string colour;
+  std::string note;     ///< after its figure
+  bool marked = false;  ///< with a broken line around it
+};
+/// By its kind alone.
+LinkPaint paint_of(topo::LinkKind kind);
+
 struct Box {
   double x = 0, y = 0, width = 0, height = 0;
   double centre() const { return x + width / 2; }
@@ -32,10 +41,12 @@ class Canvas {
   void text(double x, double y, int size, const char* colour, const std::string& what, const char* anchor = "start",
             const char* weight = "normal");
   /// A link, down, across and down. Wider links are drawn thicker.
-  void wire(double x1, double y1, double x2, double y2, topo::LinkKind kind, double gbps);
-  void path(const std::string& way, topo::LinkKind kind, double gbps);
+  void wire(double x1, double y1, double x2, double y2, const LinkPaint& paint, double gbps);
+  void path(const std::string& way, const LinkPaint& paint, double gbps);
   /// A link's figure, on a white ground.
-  void tag(double x, double y, topo::LinkKind kind, const std::string& what);
+  void tag(double x, double y, const LinkPaint& paint, const std::string& what);
+  /// Anything else: an element of SVG.
+  void add(const std::string& element) { out_ += element + "\n"; }
   /// The whole file.
   std::string take(double width, double height) const;
 

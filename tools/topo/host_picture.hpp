@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
@@ -16,11 +18,14 @@ namespace tutti::tools {
 inline constexpr double kRowGap = 46;     ///< between rows of boxes
 inline constexpr double kBarHeight = 30;  ///< of NVSwitches and the network
 
+/// How a picture draws links, where their kind does not say.
+using LinkLook = std::function<LinkPaint(const topo::Link&)>;
+
 /// One host's frame. Sizes are known when it is made; then it is drawn where the picture wants it.
 class HostPicture {
  public:
-  HostPicture(const topo::Graph& graph, const HostGroup& group)
-      : graph_(graph), group_(group), children_(children_of(graph)), up_(uplinks_of(graph)) {
+  HostPicture(const topo::Graph& graph, const HostGroup& group, LinkLook look = {})
+      : graph_(graph), group_(group), look_(std::move(look)), children_(children_of(graph)), up_(uplinks_of(graph)) {
     double processors = 0;
     for (const NodeId root : roots()) {
       processors = std::max(processors, area_size(root).height);
@@ -36,6 +41,8 @@ class HostPicture {
     inner_width_ = std::max(inner_width_ - kGap * 2, 300.0);
   }
 
+  /// What has been drawn, and where.
+  const std::map<topo::NodeId, Box>& boxes() const { return boxes_; }
   double width() const { return inner_width_ + 2 * kPad; }
   double height() const { return height_; }
 
@@ -267,8 +274,8 @@ class HostPicture {
     const Link* const link = up_[id];
     if (link == nullptr) return;
     const Box& box = boxes_.at(id);
-    canvas_->wire(x, y, box.centre(), box.y, LinkKind::Pci, link->gbps);
-    canvas_->tag(box.centre(), box.y - 10, LinkKind::Pci, rate(link->gbps, link->assumed));
+    canvas_->wire(x, y, box.centre(), box.y, paint(*link), link->gbps);
+    canvas_->tag(box.centre(), box.y - 10, paint(*link), rate(link->gbps, link->assumed));
   }
 
   void draw_device(NodeId id, const Box& box) {
@@ -284,6 +291,15 @@ class HostPicture {
     canvas_->text(box.centre(), box.y + 49, 9, paint.text, more, "middle");
   }
 
+  LinkPaint paint(const Link& link) const { return look_ ? look_(link) : paint_of(link.kind); }
+  /// Of a NIC's link to the network.
+  LinkPaint port(NodeId nic) const {
+    for (const Link& link : graph_.links) {
+      if (link.kind == LinkKind::Network && (link.a == nic || link.b == nic)) return paint(link);
+    }
+    return paint_of(LinkKind::Network);
+  }
+
   /// Between neighbours, in the middle of the gap.
   void sockets() {
     for (const Link& link : graph_.links) {
@@ -294,9 +310,8 @@ class HostPicture {
       const Box& other = right ? b->second : a->second;
       if (other.x - left.x - left.width > 3 * kGap) continue;  // all have the same figure
       const double y = left.y + left.height / 2;
-      canvas_->path(fmt::format("M{:.1f} {:.1f} H{:.1f}", left.x + left.width, y, other.x), LinkKind::Socket,
-                    link.gbps);
-      canvas_->tag((left.x + left.width + other.x) / 2, y - 8, LinkKind::Socket, rate(link.gbps, link.assumed));
+      canvas_->path(fmt::format("M{:.1f} {:.1f} H{:.1f}", left.x + left.width, y, other.x), paint(link), link.gbps);
+      canvas_->tag((left.x + left.width + other.x) / 2, y - 8, paint(link), rate(link.gbps, link.assumed));
     }
   }
 
@@ -304,8 +319,9 @@ class HostPicture {
     for (const auto& [id, box] : boxes_) {
       const Node& node = graph_.nodes[id];
       if (node.kind != NodeKind::Nic || node.port <= 0) continue;
-      canvas_->wire(box.centre(), box.bottom(), box.centre(), network_y, LinkKind::Network, node.port);
-      canvas_->tag(box.centre(), network_y - 14, LinkKind::Network, rate(node.port, node.assumed));
+      const LinkPaint paint = port(id);
+      canvas_->wire(box.centre(), box.bottom(), box.centre(), network_y, paint, node.port);
+      canvas_->tag(box.centre(), network_y - 14, paint, rate(node.port, node.assumed));
     }
   }
 
@@ -319,8 +335,8 @@ class HostPicture {
       const Box& from = a->second;
       if (graph_.nodes[link.b].kind == NodeKind::NvSwitch) {
         all = link.b;
-        canvas_->wire(from.centre(), from.bottom(), from.centre(), top, LinkKind::NvLink, link.gbps);
-        canvas_->tag(from.centre(), (from.bottom() + top) / 2 + 4, LinkKind::NvLink,
+        canvas_->wire(from.centre(), from.bottom(), from.centre(), top, paint(link), link.gbps);
+        canvas_->tag(from.centre(), (from.bottom() + top) / 2 + 4, paint(link),
                      fmt::format("{}x {}", link.width, figure(link.gbps)));
       } else if (const auto b = boxes_.find(link.b); b != boxes_.end() && graph_.nodes[link.b].kind == NodeKind::Gpu) {
         arc(from, b->second, link);
@@ -336,21 +352,22 @@ class HostPicture {
   /// Beside the PCIe link.
   void to_processor(const Box& gpu, const Box& processor, const Link& link) {
     const double x = gpu.x + gpu.width - 14;
-    canvas_->wire(x, processor.bottom(), x, gpu.y, LinkKind::NvLink, link.gbps);
-    canvas_->tag(x, gpu.y - 26, LinkKind::NvLink, fmt::format("{}x {}", link.width, figure(link.gbps)));
+    canvas_->wire(x, processor.bottom(), x, gpu.y, paint(link), link.gbps);
+    canvas_->tag(x, gpu.y - 26, paint(link), fmt::format("{}x {}", link.width, figure(link.gbps)));
   }
 
   void arc(const Box& a, const Box& b, const Link& link) {
     const double deep = std::min(18 + std::abs(a.centre() - b.centre()) / 12, kRowGap + 6);
     canvas_->path(fmt::format("M{0:.1f} {1:.1f} C{0:.1f} {2:.1f} {3:.1f} {2:.1f} {3:.1f} {4:.1f}", a.centre(),
                               a.bottom(), a.bottom() + deep * 1.3, b.centre(), b.bottom()),
-                  LinkKind::NvLink, link.gbps);
-    canvas_->tag((a.centre() + b.centre()) / 2, a.bottom() + deep, LinkKind::NvLink,
+                  paint(link), link.gbps);
+    canvas_->tag((a.centre() + b.centre()) / 2, a.bottom() + deep, paint(link),
                  fmt::format("{}x {}", link.width, figure(link.gbps)));
   }
 
   const Graph& graph_;
   HostGroup group_;
+  LinkLook look_;
   std::vector<std::vector<NodeId>> children_;
   std::vector<const Link*> up_;
   double inner_width_ = 0, height_ = 0, processors_height_ = 0;

@@ -114,22 +114,25 @@ double MachineView::beta_at(Rank end, const Pair& pair) const {
 }
 
 /// Each rank copies what it sends and what it receives, both at the same time; a message to several readers on its host
-/// once, where they read its memory.
+/// once, where they read its memory. A core copies one message after the other; a GPU's links work at the same time,
+/// those inside its host and those to others.
 void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
                                Traffic& traffic) const {
   const auto at = [&](Rank planned) { return order.actual(planned, 0, ranks_); };
-  std::vector<double> in(static_cast<size_t>(ranks_)), out(in), near(in), near_beta(in);
+  std::vector<double> in(static_cast<size_t>(ranks_)), out(in), near(in), near_beta(in), far_in(in), far_out(in);
   std::vector<std::pair<double, const Pair*>> longest(in.size());  // of each rank's flows
   for (const plan::Flow& flow : plan::flows_of(plans)) {
     const Pair& link = pair(at(flow.from), at(flow.to));
     const auto from = static_cast<size_t>(at(flow.from)), to = static_cast<size_t>(at(flow.to));
-    in[to] += flow.amount * beta_at(at(flow.to), link);
+    const double received = flow.amount * beta_at(at(flow.to), link), sent = flow.amount * beta_at(at(flow.from), link);
+    in[to] += received;
+    if (!link.near) far_in[to] += received, far_out[from] += sent;
     for (const size_t end : {from, to}) longest[end] = std::max(longest[end], {flow.amount * link.beta, &link});
     if (link.near && in_place_) {
       near[from] += flow.amount;
       near_beta[from] = std::max(near_beta[from], link.beta);
     } else {
-      out[from] += flow.amount * beta_at(at(flow.from), link);
+      out[from] += sent;
     }
   }
   for (const plan::RankPlan& plan : plans) {
@@ -137,7 +140,10 @@ void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const p
     out[rank] += std::min(near[rank], plan::published_by(plan)) * near_beta[rank];
   }
   for (size_t rank = 0; rank < in.size(); ++rank) {
-    const double busy = std::max(in[rank], out[rank]);
+    const double all = std::max(in[rank], out[rank]), far = std::max(far_in[rank], far_out[rank]);
+    const double inside = std::max(in[rank] - far_in[rank], out[rank] - far_out[rank]);
+    const double busy = in_place_ ? all : std::max(inside, far);
+    traffic.in_turn = std::max(traffic.in_turn, all);
     if (busy <= traffic.busiest) continue;
     traffic.busiest = busy;
     const Pair* const with = longest[rank].second;

@@ -21,6 +21,7 @@ struct Traffic {
   double latency = 0;  ///< of the longest chain of messages, if they were empty
   double fill = 0;     ///< per byte of a window: what the longest chain of messages takes for its bytes
   double busiest = 0;  ///< per byte: of the rank or link that is busy the longest
+  double in_turn = 0;  ///< per byte: of the rank that is busy the longest if its links work one after the other
   std::string where;   ///< that rank or link: "rank 2", "host2: NIC eth0 – network"
 };
 

@@ -14,13 +14,25 @@ struct Part {
   double moved = 0, chain = 0;  // in units of the count
   int64_t stages = 0;
 
+  double latency(const LinkCost& link_cost) const {
+    return static_cast<double>(rounds) * link_cost.alpha + static_cast<double>(stages) * link_cost.message;
+  }
   /// A chain of dependent messages takes at least the time of its own bytes, even if each rank moves less; with several
   /// windows, only the first one pays for that.
+  double bandwidth(const LinkCost& link_cost, double size, double window) const {
+    return std::max(moved * size, chain * std::min(size, window)) * link_cost.beta;
+  }
   void pay(const LinkCost& link_cost, double size, double window, Predicted& all) const {
-    all.latency += static_cast<double>(rounds) * link_cost.alpha + static_cast<double>(stages) * link_cost.message;
-    all.bandwidth += std::max(moved * size, chain * std::min(size, window)) * link_cost.beta;
+    all.latency += latency(link_cost);
+    all.bandwidth += bandwidth(link_cost, size, window);
   }
 };
+
+/// Of a call on GPUs, the share whose bytes go through one link after the other: the first windows of each replica.
+double share_in_turn(double size, double window, uint32_t replicas) {
+  constexpr double kWindows = 3;
+  return replicas == 1 || size <= 0 ? 1 : std::min(1.0, kWindows * window * replicas / size);
+}
 
 /// The link cost of ranks that share a core. The processor time of a message counts fully: on a core of its own, a rank
 /// would spend it while it waits.
@@ -49,7 +61,8 @@ exec::Prices prices_of(const CostInputs& inputs) {
           .two_levels = inputs.groups != nullptr && inputs.groups->has_two_levels()};
 }
 
-Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const exec::Prices& s) {
+Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const exec::Prices& s,
+                  uint32_t replicas) {
   const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
   const LinkCost inside = oversubscribed(s.inside, s.oversubscription, s.context_switch);
@@ -81,17 +94,20 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
   all.moved = std::max(0.0, all.moved - between.moved);
   all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
   all.stages -= between.stages;
-  all.pay(inside, size, window, predicted);
-  between.pay(outside, size, window, predicted);
+  predicted.latency += all.latency(inside) + between.latency(outside);
+  const double near = all.bandwidth(inside, size, window), far = between.bandwidth(outside, size, window);
+  predicted.bandwidth = std::max(near, far) + std::min(near, far) * share_in_turn(size, window, replicas);
   return predicted;
 }
 
 Predicted predict(const Traffic& traffic, const plan::Cost& cost, uint64_t bytes, uint64_t of_window,
-                  const exec::Prices& s) {
+                  const exec::Prices& s, uint32_t replicas) {
   const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
+  const double in_turn = std::max(0.0, traffic.in_turn - traffic.busiest) * share_in_turn(size, window, replicas);
   const double switches = (s.oversubscription - 1) * s.context_switch;
   return {.latency = s.call + traffic.latency + static_cast<double>(cost.rounds) * switches,
-          .bandwidth = std::max(traffic.busiest * size * s.oversubscription, traffic.fill * std::min(size, window)),
+          .bandwidth =
+              std::max((traffic.busiest + in_turn) * size * s.oversubscription, traffic.fill * std::min(size, window)),
           .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
 }
 

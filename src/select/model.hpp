@@ -13,6 +13,10 @@
 // go between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
 // (select/machine.hpp).
 //
+// On GPUs, plans that work along groups use links inside groups and between them at the same time, each for other
+// windows, where a call has several replicas (blocks): only the first windows of each replica go through one phase
+// after the other. How many is as the simulator, which replays the programs, has it.
+//
 // Times are those of calls that follow each other, as `tutti perf` and `tutti tune` measure them. It matters for
 // reduces: a rank that has copied what it sends into staging memory goes on to the next window, or the next call, while
 // the root copies this one's out. So their bandwidth is that of the rank with the most to copy (Cost::handled), half of
@@ -39,11 +43,13 @@ struct Predicted {
 
 exec::Prices prices_of(const CostInputs& inputs);
 
-/// `bytes`: of a block; `window`: of those, in one round of the plan.
-Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t window, const exec::Prices& prices);
+/// `bytes`: of a block; `window`: of those, in one round of the plan; `replicas`: of the plan, which use all links at
+/// the same time (1: one link after the other).
+Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t window, const exec::Prices& prices,
+                  uint32_t replicas = 1);
 
 /// The same of plans whose traffic on the machine is known: it stands in place of the closed form's rounds and bytes.
 Predicted predict(const Traffic& traffic, const plan::Cost& cost, uint64_t bytes, uint64_t window,
-                  const exec::Prices& prices);
+                  const exec::Prices& prices, uint32_t replicas = 1);
 
 }  // namespace tutti::select

@@ -39,12 +39,15 @@ Predicted predict_width(const Entry& entry, uint64_t bytes, const CostInputs& in
   const exec::Method& method = *entry.usable->method;
   if (method.price != nullptr) method.price(cost, prices, inputs.ranks, width);
   const uint64_t window = method.is_on_host() || width == 1 ? entry.window : std::min(entry.window, bytes / width);
-  const Predicted closed = predict(cost, bytes, window, prices);
+  // As the simulator has it, plans along groups overlap their phases on GPUs; others alternate between the links.
+  const bool overlap = !method.is_on_host() && plan::needs_groups(*entry.algorithm, inputs.ranks);
+  const uint32_t replicas = overlap ? width : 1;
+  const Predicted closed = predict(cost, bytes, window, prices, replicas);
   if (!entry.traffic) return closed;
-  Predicted counted = predict(*entry.traffic, entry.cost, bytes, window, plain);
+  Predicted counted = predict(*entry.traffic, entry.cost, bytes, window, plain, replicas);
   if (method.price == nullptr) return counted;
   // What the method adds to the plan's costs, or takes from them, is that of the closed form.
-  const Predicted without = predict(entry.cost, bytes, window, plain);
+  const Predicted without = predict(entry.cost, bytes, window, plain, replicas);
   counted.latency = std::max(0.0, counted.latency + closed.latency - without.latency);
   counted.bandwidth = std::max(0.0, counted.bandwidth + closed.bandwidth - without.bandwidth);
   return counted;

@@ -64,6 +64,16 @@ class LabPage(LabBrowser):
         self.page.slide("plan-gpus", "512")
         self.check_plan("-m", "8x7b", "-n", "512", "--gpu", "l40s", "--batch", "1024")
 
+    def test_on_a_topology_calls_take_the_selectors_times(self):
+        topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
+        hosts = ("--topo", topology, "--hosts", "4")
+        self.open(*hosts)
+        self.check_plan("-m", "7b", "-n", "64", *hosts)
+        self.assertIn("the selector, on this topology", self.page.text("#plan-result"))
+        self.page.slide("plan-between", "200 GB/s")  # no longer the topology's links: rings
+        self.check_plan("-m", "7b", "-n", "64", *hosts, "--inter", "200")
+        self.assertNotIn("the selector, on this topology", self.page.text("#plan-result"))
+
     def test_any_size_has_the_usual_shape(self):
         self.page.slide("plan-gpus", "1024")
         self.page.slide("plan-size", "200 billion")

@@ -10,6 +10,7 @@ import unittest
 from support import main, tutti
 
 WIDTH = 100  # columns
+TOPOLOGY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
 
 
 def plan(*arguments):
@@ -35,18 +36,57 @@ class Lab(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_takes_hosts_and_links_from_a_topology(self):
-        topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
-        text = json.dumps(plan("--model", "7b", "--topo", topology, "--hosts", "4"))
-        given = json.dumps(plan("--model", "7b", "-n", "32"))
-        self.assertNotEqual(text, given)
-        done = tutti("lab", "--model", "7b", "--topo", topology, "--hosts", "4")
+        found = plan("--model", "7b", "--topo", TOPOLOGY, "--hosts", "4")
+        self.assertAlmostEqual(found["best"]["symbols"]["W_out"], 47e9, delta=2e9)
+        done = tutti("lab", "--model", "7b", "--topo", TOPOLOGY, "--hosts", "4", "--tp", "2")
         self.assertIn("on 32 GPUs", done.stdout)
         self.assertIn("8 a host", done.stdout)
-        page = json.loads(text)
-        values = {row["symbol"]: row["value"] for row in page["rows"]} if "rows" in page else {}
-        if "B_out" in values:
-            self.assertAlmostEqual(values["B_out"], 47e9, delta=2e9)
-        self.check_error(("--topo", topology + ".absent"), "absent", status=1)
+        self.assertRegex(done.stdout, r"t_tp +reduce_scatter +\S+ \S+ +2 +1  ")
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), WIDTH, line)
+        self.check_error(("--topo", TOPOLOGY + ".absent"), "absent", status=1)
+
+    def test_agrees_with_explain_and_sim(self):
+        """Of the calls of some layouts: lab and explain within 10 %; sim too, or it says why not."""
+        hosts = ("--topo", TOPOLOGY, "--hosts", "4", "--memory", "500")
+        layouts = (("-m", "7b", "--dp", "32", "--zero", "0"), ("-m", "7b", "--dp", "32", "--zero", "3"),
+                   ("-m", "70b", "--tp", "8", "--pp", "1", "--cp", "1", "--zero", "3"),
+                   ("-m", "13b", "--tp", "4", "--pp", "1", "--cp", "1", "--zero", "1", "--no-sp"),
+                   ("-m", "8x7b", "--tp", "1", "--pp", "1", "--cp", "1", "--ep", "8", "--zero", "1"))
+        calls = {}
+        for layout in layouts:
+            found = plan(*layout, *hosts)
+            rows = {}
+            for call in found["calls"]:
+                rows[call["row"]] = rows.get(call["row"], 0) + call["count"] * call["seconds"]
+                if call["call"] != "message":
+                    calls[call["call"], round(call["bytes"]), call["ranks"], call["hosts"]] = call
+            for row, seconds in rows.items():  # of a curve, between powers of two
+                self.assertTrue(math.isclose(found["best"]["symbols"][row], seconds, rel_tol=0.1), (layout, row))
+            given = {figure["name"] for figure in found["best"]["figures"] if figure["formula"] == "given"}
+            self.assertEqual(given, set(rows))
+        self.assertGreaterEqual(len(calls), 10, list(calls))
+        alike = 0
+        for (name, size, ranks, number), call in calls.items():
+            same = (name, "--bytes", str(size), "-n", str(ranks), "--topo", TOPOLOGY, "--hosts", str(number))
+            with self.subTest(call=same):
+                explained = json.loads(tutti("explain", *same, "--json").stdout)["candidates"][0]
+                self.assertTrue(math.isclose(call["seconds"], explained["seconds"], rel_tol=0.1), (call, explained))
+                simulated = json.loads(tutti("sim", *same, "--json").stdout)["algorithms"][0]
+                close = math.isclose(simulated["formula_seconds"], simulated["seconds"], rel_tol=0.1)
+                said = tutti("sim", *same).stdout
+                self.assertNotEqual(close, "    because " in said, said)
+                if "links_alone" in call:
+                    alike += math.isclose(call["links_alone"], simulated["seconds"], rel_tol=0.1)
+                else:
+                    self.assertEqual(call["method"], "nvls")
+                    self.assertIn("knows no switch that folds", tutti("explain", *same).stdout)
+        self.assertGreaterEqual(alike, 6)  # links alone, which both have
+
+    def test_other_links_than_the_topologys_make_rings(self):
+        found = plan("-m", "7b", "--topo", TOPOLOGY, "--inter", "10")
+        self.assertNotIn("calls", found)
+        self.assertFalse([figure for figure in found["best"]["figures"] if figure["formula"] == "given"])
 
     def test_prints_a_table_of_a_hundred_columns(self):
         for arguments in ((), ("-m", "70b", "-n", "128"), ("-m", "8x7b", "-n", "256", "--all"), ("-m", "405b", "-n", "4096"),
@@ -122,8 +162,8 @@ class Lab(unittest.TestCase):
         self.check_error(("-n", "0"), "the number of GPUs must be between 1 and")
         self.check_error(("-n", "-8"), "the number of GPUs must be between 1 and")
         self.check_error(("--gpus-per-host", "0"), "the number of GPUs of a host must be between")
-        self.check_error(("--inter", "0"), "the bandwidth between hosts must be between")
-        self.check_error(("--efficiency", "200"), "the share of the kernels' rates must be between")
+        self.check_error(("--inter", "0"), "--inter: the bandwidth between hosts in GB/s must be between 0.001 and 1e+06, not 0")
+        self.check_error(("--efficiency", "200"), "--efficiency: the share of the kernels' rates in % must be between")
         self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads; 2 or 4 would")
         self.check_error(("--mlp", "thin"), "--mlp is one of plain, gated, not 'thin'")
         self.check_error(("--gradients", "f16"), "--gradients is one of bf16, f32, not 'f16'")
@@ -132,10 +172,10 @@ class Lab(unittest.TestCase):
         self.check_error(("--published", "llama4"), "--published knows no 'llama4'")
         self.check_error(("-n", "64", "--pp", "64"), "pp = 64 is more than the 32 layers, and each stage needs one; at most 32 would do")
         self.check_error(("--tp", "16"), "the product of the given sizes = 16 does not divide the 8 GPUs")
-        self.check_error(("--zero", "5"), "the ZeRO stage is 0, 1, 2 or 3, not 5")
+        self.check_error(("--zero", "5"), "--zero: the ZeRO stage must be between 0 and 3, not 5")
         self.check_error(("--ep", "2"), "the model is dense")
         self.check_error(("--layers", "4"), "a shape needs both layers and hidden size")
-        self.check_error(("--layers", "0", "--hidden", "8"), "--layers must be at least 1, not 0")
+        self.check_error(("--layers", "0", "--hidden", "8"), "--layers: the number of layers must be between 1 and 1e+08, not 0")
         self.check_error(("--layers", "4", "--hidden", "1000", "--heads", "3"), "3 heads do not divide the hidden size 1000")
         self.check_error(("--schedule", "1f2b"), "--schedule is one of gpipe, 1f1b, interleaved, zb-h1, dualpipe, not '1f2b'")
         self.check_error(("--recompute", "some"), "--recompute is none, selective or all, not 'some'")
@@ -143,6 +183,19 @@ class Lab(unittest.TestCase):
         self.check_error(("--gups", "8"), "there is no option --gups (did you mean --gpus?)")
         self.check_error(("--json", "/nowhere/x.json"), "--json /nowhere/x.json: No such file", status=1)
         self.check_error(("--html", "/nowhere/x.html"), "--html /nowhere/x.html: No such file", status=1)
+
+    def test_impossible_numbers_name_their_option(self):
+        text = tutti("lab", "--help").stdout
+        options = set(re.findall(r"(--[a-z][a-z-]*) +(?:INT|FLOAT|TEXT)", text)) - {
+            "--model", "--gpu", "--mlp", "--schedule", "--recompute", "--gradients", "--published", "--json", "--html"}
+        self.assertGreaterEqual(len(options), 35, options)
+        wrong = ("nan", "-inf", "-1", "1e308", "9" * 40)
+        for option in sorted(options):
+            for value in wrong:
+                with self.subTest(option=option, value=value):
+                    done = tutti("lab", "--topo", TOPOLOGY, f"{option}={value}")
+                    self.assertEqual(done.returncode, 2, done.stdout)
+                    self.assertRegex(done.stderr, f"{option}|-n: " if option == "--gpus" else option)
 
     def test_takes_the_layout_that_trained_llama_3(self):
         found = plan("-m", "405b", "-n", "16384", "--tp", "8", "--pp", "16", "--tokens", "15.6t", "--price", "2")

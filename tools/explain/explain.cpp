@@ -12,6 +12,7 @@
 #include "select/explain.hpp"
 #include "select/gpus.hpp"
 #include "select/job.hpp"
+#include "select/links_alone.hpp"
 #include "select/profile.hpp"
 #include "tools/commands.hpp"
 #include "tools/machine_options.hpp"
@@ -105,8 +106,14 @@ void print_text(const ExplainOptions& options, Collective collective, uint64_t b
   for (const std::string& note : notes.unknown) fmt::print("  note: {}\n", wrapped(note, 8));
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   const bool measured = !all.empty() && all.front().measured;
-  fmt::print("\n{}\n\n{}\n", select::explanation(all, block),
-             measured ? "Measured by `tutti tune`." : "Times are a model's, not measured ones.");
+  const std::optional<double> links = all.empty() ? std::nullopt : select::links_alone(all.front(), block, s);
+  fmt::print("\n{}\n", select::explanation(all, block));
+  if (links) {
+    fmt::print("  links alone: {:.4g} us, which `tutti sim` replays; the rest is what kernels take\n", *links * 1e6);
+  } else if (!all.empty() && *all.front().row.method == exec::methods::nvls) {
+    fmt::print("  `tutti sim` knows no switch that folds: it replays slots, which send more\n");
+  }
+  fmt::print("\n{}\n", measured ? "Measured by `tutti tune`." : "Times are a model's, not measured ones.");
 }
 
 std::string json_text(Collective collective, uint64_t bytes, const select::MachineInputs& machine,
@@ -136,6 +143,9 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
       if (candidate.measured) row["measured"] = *candidate.measured;
       row["window"] = select::window_for(candidate.row, block);
       row["width"] = candidate.row.width;
+    }
+    if (&candidate == all.data()) {
+      if (const auto links = select::links_alone(candidate, block, s)) row["links_alone"] = *links;
     }
     row["verdict"] = select::verdict(candidate, all.front());
     page["candidates"].push_back(std::move(row));

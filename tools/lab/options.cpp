@@ -51,31 +51,72 @@ int64_t one_of(const std::string& word, const char* option, const std::vector<st
               did_you_mean(word, words));
 }
 
+void in_range(const char* option, const char* what, double value, double least, double most) {
+  if (value >= least && value <= most) return;
+  throw_error(Code::InvalidArgument, "{}: {} must be between {:g} and {:g}, not {:g}", option, what, least, most,
+              value);
+}
+
+/// Says which option has a value that cannot be, in the option's own unit.
+void check_numbers(const LabOptions& o) {
+  constexpr double kMaxSize = 1e8, kMaxGpus = 1 << 20, kMaxRate = 1e6;
+  const auto check = [](const char* option, const char* what, const auto& value, double least, double most) {
+    if (value) in_range(option, what, static_cast<double>(*value), least, most);
+  };
+  check("--layers", "the number of layers", o.layers, 1, kMaxSize);
+  check("--hidden", "the hidden size", o.hidden, 1, kMaxSize);
+  check("--heads", "the number of heads", o.heads, 1, kMaxSize);
+  check("--kv-heads", "the number of key-value heads", o.kv_heads, 1, kMaxSize);
+  check("--ffn", "the width of the MLP", o.ffn, 1, kMaxSize);
+  check("--vocab", "the vocabulary", o.vocabulary, 1, kMaxSize);
+  check("--seq", "the length of a sequence", o.sequence, 1, kMaxSize);
+  check("--experts", "the number of experts", o.experts, 1, kMaxSize);
+  check("--top-k", "top-k", o.top_k, 1, kMaxSize);
+  check("-n", "the number of GPUs", o.gpus, 1, kMaxGpus);
+  check("--gpus-per-host", "the number of GPUs of a host", o.gpus_per_host, 1, kMaxGpus);
+  check("--usable", "the usable share of the memory in %", o.usable, 1, 100);
+  check("--intra", "the bandwidth inside a host in GB/s", o.bandwidth_in, 1e-3, kMaxRate);
+  check("--inter", "the bandwidth between hosts in GB/s", o.bandwidth_out, 1e-3, kMaxRate);
+  check("--alpha-intra", "the latency inside a host in µs", o.alpha_in_us, 0, kMaxRate);
+  check("--alpha-inter", "the latency between hosts in µs", o.alpha_out_us, 0, kMaxRate);
+  check("--tflops", "a GPU's TFLOP/s", o.tflops, 1e-3, kMaxRate);
+  check("--efficiency", "the share of the kernels' rates in %", o.efficiency, 0.1, 100);
+  check("--contention", "the share of hidden communication that shows in %", o.contention, 0, 100);
+  check("--batch", "the batch", o.batch, 1, 1 << 24);
+  check("--chunks", "the number of chunks", o.chunks, 1, 1024);
+  const planner::Fixed& fixed = o.fixed;
+  check("--dp", "the data-parallel size", fixed.dp, 1, kMaxGpus);
+  check("--pp", "the number of pipeline stages", fixed.pp, 1, kMaxGpus);
+  check("--cp", "the context-parallel size", fixed.cp, 1, kMaxGpus);
+  check("--ep", "the expert-parallel size", fixed.ep, 1, kMaxGpus);
+  check("--tp", "the tensor-parallel size", fixed.tp, 1, kMaxGpus);
+  check("--zero", "the ZeRO stage", fixed.zero, 0, 3);
+  check("--micro-batch", "the micro-batch", fixed.micro_batch, 1, 1 << 24);
+}
+
 planner::Model model_of(const LabOptions& o) {
   planner::Model model;
   if (o.model) model = named(planner::named_models(), *o.model, "--model").model;
   if (o.parameters) {
     model.parameters = read_count(*o.parameters, "--params");
+    in_range("--params", "the number of parameters", model.parameters, 1e6, 1e15);
     model.in_experts = 0;  // in proportion
   }
   const bool shape_changes =
       o.layers || o.hidden || o.heads || o.kv_heads || o.ffn || o.vocabulary || o.experts || o.mlp;
   if (o.model && shape_changes && !o.parameters) model.parameters = model.in_experts = 0;  // counted again
-  const auto given = [](int64_t& value, const std::optional<int64_t>& option, const char* name) {
-    if (option && *option < 1) throw_error(Code::InvalidArgument, "{} must be at least 1, not {}", name, *option);
-    value = option.value_or(value);
-  };
+  const auto given = [](int64_t& value, const std::optional<int64_t>& option) { value = option.value_or(value); };
   if (o.mlp) model.mlp_matrices = 2 + one_of(*o.mlp, "--mlp", {"plain", "gated"});
   model.dropout = model.dropout || o.dropout;
-  given(model.layers, o.layers, "--layers");
-  given(model.hidden, o.hidden, "--hidden");
-  given(model.heads, o.heads, "--heads");
-  given(model.kv_heads, o.kv_heads, "--kv-heads");
-  given(model.ffn, o.ffn, "--ffn");
-  given(model.vocabulary, o.vocabulary, "--vocab");
-  given(model.sequence, o.sequence, "--seq");
-  given(model.experts, o.experts, "--experts");
-  given(model.top_k, o.top_k, "--top-k");
+  given(model.layers, o.layers);
+  given(model.hidden, o.hidden);
+  given(model.heads, o.heads);
+  given(model.kv_heads, o.kv_heads);
+  given(model.ffn, o.ffn);
+  given(model.vocabulary, o.vocabulary);
+  given(model.sequence, o.sequence);
+  given(model.experts, o.experts);
+  given(model.top_k, o.top_k);
   return planner::completed(model);
 }
 
@@ -100,6 +141,7 @@ planner::Cluster cluster_of(const LabOptions& o) {
   cluster.gpus = o.gpus.value_or(cluster.gpus);
   cluster.gpus_per_host = o.gpus_per_host.value_or(cluster.gpus_per_host);
   if (o.memory) cluster.memory = read_memory(*o.memory, "--memory");
+  in_range("--memory", "a GPU's memory in bytes", cluster.memory, 1e6, 1e15);
   if (o.usable) cluster.usable = *o.usable / 100;
   if (o.tflops) cluster.flops = *o.tflops * 1e12;
   if (o.efficiency) cluster.efficiency = *o.efficiency / 100;
@@ -109,6 +151,16 @@ planner::Cluster cluster_of(const LabOptions& o) {
   if (o.alpha_in_us) cluster.alpha_in = *o.alpha_in_us * 1e-6;
   if (o.alpha_out_us) cluster.alpha_out = *o.alpha_out_us * 1e-6;
   return cluster;
+}
+
+/// Times of calls by the selector, unless the links are not the topology's.
+void take_selector(const LabOptions& o, LabScenario& lab) {
+  const bool other_links = o.gpus_per_host || o.bandwidth_in || o.bandwidth_out || o.alpha_in_us || o.alpha_out_us;
+  if (o.topology.empty() || other_links) return;
+  lab.selector = std::make_shared<GroupSelector>(
+      [file = o.topology, nvlink = o.nvlink](int64_t hosts) { return topology_from(file, nvlink, hosts); });
+  lab.scenario.times = std::make_shared<planner::CallTimes>(
+      [selector = lab.selector](planner::Call call, planner::Group group) { return selector->curve(call, group); });
 }
 
 std::string label_of(const LabOptions& o, const planner::Model& model) {
@@ -138,6 +190,7 @@ planner::Run run_of(const LabOptions& o) {
     if (option) value = *option * unit;
   };
   if (o.tokens) run.tokens = read_count(*o.tokens, "--tokens");
+  if (o.tokens) in_range("--tokens", "the number of tokens", run.tokens, 1, 1e20);
   given(run.price, o.price, 1, "--price");
   given(run.mtbf, o.gpu_mtbf_hours, 3600, "--mtbf");
   given(run.checkpoint, o.checkpoint_s, 1, "--checkpoint");
@@ -148,6 +201,7 @@ planner::Run run_of(const LabOptions& o) {
 LabScenario scenario_of(const LabOptions& o) {
   LabScenario lab;
   planner::Scenario& scenario = lab.scenario;
+  check_numbers(o);
   scenario.model = model_of(o);
   scenario.cluster = cluster_of(o);
   lab.model_label = label_of(o, scenario.model);
@@ -155,6 +209,7 @@ LabScenario scenario_of(const LabOptions& o) {
       o.model && lab.model_label == named(planner::named_models(), *o.model, "--model").label ? *o.model : "custom";
   lab.cluster_name = o.gpu.value_or("h100");
   lab.run = run_of(o);
+  take_selector(o, lab);
   scenario.job.batch = 1;  // until the rest is known to be right
   scenario.job.chunks = o.chunks.value_or(scenario.job.chunks);
   scenario.job.sequence_parallel = !o.no_sequence_parallel;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/lab/group_selector.hpp"
 #include "train/planner/formulas.hpp"
 
 namespace tutti::tools {
@@ -36,6 +37,7 @@ struct LabScenario {
   std::string cluster_name;  ///< of named_clusters()
   train::planner::Scenario scenario;
   train::planner::Run run;
+  std::shared_ptr<GroupSelector> selector = nullptr;  ///< with a topology: whose times scenario.times has
 };
 
 /// Throws Error(InvalidArgument) that says which option is wrong and what it may be.

@@ -86,6 +86,16 @@ json sheets_json() {
   return sheets;
 }
 
+/// The curves that the search needed; of other groups the page takes rings.
+json calls_data(const planner::CallTimes& times) {
+  json curves = json::array();
+  for (const auto& [of, curve] : times.curves()) {
+    const auto& [call, group] = of;
+    curves.push_back({{"call", name_of(call)}, {"ranks", group.ranks}, {"in_host", group.in_host}, {"seconds", curve}});
+  }
+  return {{"first", planner::CallTimes::kFirst}, {"curves", curves}};
+}
+
 json page_data(const LabScenario& lab) {
   const planner::Scenario& s = lab.scenario;
   json data{{"models", json::array()}, {"clusters", json::array()}};
@@ -105,6 +115,7 @@ json page_data(const LabScenario& lab) {
                    {"chunks", s.job.chunks},     {"sp", s.job.sequence_parallel ? 1 : 0},
                    {"gb", s.job.gradient_bytes}, {"fa", s.job.flash_attention ? 1 : 0},
                    {"p8", s.job.matmul_rate}};
+  if (s.times != nullptr) data["calls"] = calls_data(*s.times);
   return data;
 }
 

@@ -225,7 +225,8 @@ std::string lab_table(const LabScenario& lab, const planner::Outcome& outcome, b
   text +=
       fmt::format("Best: {}\n      {} a step, {}, MFU {}\n\n", layout_text(best), value_text(best.at("T_step"), "s"),
                   value_text(best.at("tokens"), "token/s"), value_text(best.at("MFU"), "share"));
-  return text + figures_text(best, all) + run_text(lab, best) + others_text(outcome);
+  const std::string calls = lab.selector == nullptr ? "" : calls_text(*lab.selector, best.values);
+  return text + figures_text(best, all) + calls + run_text(lab, best) + others_text(outcome);
 }
 
 nlohmann::ordered_json lab_json(const LabScenario& lab, const planner::Outcome& outcome) {
@@ -240,6 +241,8 @@ nlohmann::ordered_json lab_json(const LabScenario& lab, const planner::Outcome& 
     }
   }
   if (!outcome.best.empty()) page["run"] = run_json(lab, outcome.best.front());
+  if (!outcome.best.empty() && lab.selector != nullptr)
+    page["calls"] = calls_json(*lab.selector, outcome.best.front().values);
   if (outcome.best.empty()) page["smallest"] = candidate_json(*outcome.smallest);
   page["search"] = {{"layouts", outcome.layouts},
                     {"timed", outcome.timed},

@@ -11,6 +11,7 @@
 #include "select/deliveries.hpp"
 #include "select/explain.hpp"
 #include "select/job.hpp"
+#include "select/links_alone.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/sim/core_costs.hpp"
 #include "topo/constants.hpp"
@@ -163,6 +164,10 @@ std::string Scene::words() const {
 
 std::vector<select::Candidate> Scene::candidates() const {
   return select::priced_candidates(collective_, block_, inputs_.inputs);
+}
+
+std::optional<double> Scene::links_alone(const select::Candidate& candidate) const {
+  return select::links_alone(candidate, block_, inputs_.inputs);
 }
 
 select::Candidate Scene::made(const plan::Algorithm& algorithm) const {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class Scene {
   std::string words() const;
   /// As the selector orders them.
   std::vector<select::Candidate> candidates() const;
+  /// What links alone take of a call by this candidate, by the selector's formulas; nothing where cores copy.
+  std::optional<double> links_alone(const select::Candidate& candidate) const;
   /// Plans that were made for these ranks, with what they cost in the communicator's order.
   select::Candidate made(const plan::Algorithm& algorithm) const;
   sim::Call call_of(const select::Candidate& candidate) const { return call_of(candidate, order()); }

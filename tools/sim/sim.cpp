@@ -1,5 +1,6 @@
 // tutti sim: a call's time on a machine that need not be there.
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -36,7 +37,8 @@ struct SimOptions {
 
 struct Row {
   const plan::Algorithm* algorithm = nullptr;
-  double predicted = 0;  // by the selector's formulas
+  double predicted = 0;         // by the selector's formulas …
+  std::optional<double> links;  // … and of that, what links alone take
   sim::Simulated simulated;
   std::string skipped;  // why it was not simulated
 };
@@ -47,8 +49,11 @@ double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double s
 }
 
 Row simulate(Scene& scene, const select::Candidate& candidate, const SimOptions& options, bool events) {
-  Row row{
-      .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
+  Row row{.algorithm = candidate.row.algorithm,
+          .predicted = candidate.predicted.seconds(),
+          .links = scene.links_alone(candidate),
+          .simulated = {},
+          .skipped = {}};
   sim::SimulateOptions how = effort_of(options.engine);
   if (events) how.max_events = kMaxEvents;
   how.calls = options.calls;
@@ -95,12 +100,38 @@ std::string notes_of(const sim::Simulated& simulated) {
          (simulated.verified ? "verified" : "too many steps to verify here: the tests prove the algorithm");
 }
 
-void print_one(const Scene& scene, const Row& row) {
+/// Why the formula and the replay differ by more than a tenth, a line for each reason; "" if they do not.
+std::string why_they_differ(const Row& row, const std::string& engine) {
+  constexpr double kAlike = 0.1;
+  const double replayed = row.simulated.seconds;
+  const auto alike = [&](double seconds) { return std::abs(seconds - replayed) <= kAlike * replayed; };
+  if (alike(row.predicted)) return "";
+  if (!row.links) {
+    return "    because the replay follows each message, its waits and the caches, where the formula adds rounds and "
+           "bytes\n";
+  }
+  std::string text;
+  if (std::abs(row.predicted - *row.links) > kAlike * replayed / 2) {
+    text += fmt::format(
+        "    because the formula counts what kernels take, {} us: rounds of the interpreter, blocks that copy.\n"
+        "    The replay has links alone, as the formula without kernels: {} us\n",
+        time_text(row.predicted - *row.links), time_text(*row.links));
+  }
+  if (alike(*row.links)) return text;
+  return text + (*row.links > replayed
+                     ? "    because messages overlap in the replay whose latencies and bytes the formula adds\n"
+                 : engine == "fast"
+                     ? "    because a link divides its rate equally among messages, and some cannot use their share\n"
+                     : "    because messages wait for each other on the links that they share\n");
+}
+
+void print_one(const Scene& scene, const Row& row, const std::string& engine) {
   const sim::Simulated& s = row.simulated;
   fmt::print("\n{}: {} us, {:.4g} GB/s busbw\n", row.algorithm->name, time_text(s.seconds),
              bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds));
   if (s.interval > 0) fmt::print("  back to back: {} us a call\n", time_text(s.interval));
   fmt::print("  the selector's formula predicts {} us\n", time_text(row.predicted));
+  fmt::print("{}", why_they_differ(row, engine));
   if (!s.busiest.name.empty()) {
     fmt::print("  busiest: {}, {:.0f} % of its rate, {:.4g} GB\n", s.busiest.name, 100 * s.busiest.share,
                s.busiest.bytes / 1e9);
@@ -137,6 +168,7 @@ std::string json_text(const Scene& scene, const SimOptions& options, const std::
                     {"algorithms", ordered_json::array()}};
   for (const Row& row : rows) {
     ordered_json one{{"algorithm", row.algorithm->name}, {"formula_seconds", row.predicted}};
+    if (row.links) one["links_alone"] = *row.links;
     if (!row.skipped.empty()) {
       one["skipped"] = row.skipped;
       page["algorithms"].push_back(std::move(one));
@@ -190,7 +222,7 @@ void run(const SimOptions& options) {
   fmt::print("{} of {} on {}\n  network: {}\n", name_of(scene.collective()), to_text(Bytes{scene.bytes()}),
              scene.words(), with);
   for (const std::string& note : scene.notes()) fmt::print("  note: {}\n", wrapped(note, 8));
-  options.compare ? print_all(scene, rows) : print_one(scene, rows.front());
+  options.compare ? print_all(scene, rows) : print_one(scene, rows.front(), options.engine);
   fmt::print("\n{}\n", kModel);
 }
 

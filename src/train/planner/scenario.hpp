@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "train/planner/call_times.hpp"
 #include "train/planner/sheet.hpp"
 
 namespace tutti::train::planner {
@@ -61,6 +63,7 @@ struct Scenario {
   Model model;
   Cluster cluster;
   Job job;
+  std::shared_ptr<CallTimes> times = nullptr;  ///< of collectives; null: those of rings
 };
 
 struct Layout {

@@ -146,7 +146,9 @@ class Search {
       ++outcome_.skipped_time;
       return;
     }
-    sheet_.evaluate(values_, Part::Links, Part::Time);
+    sheet_.evaluate(values_, Part::Links, Part::Volume);
+    if (scenario_.times != nullptr) scenario_.times->set(values_);
+    sheet_.evaluate(values_, Part::Time, Part::Time);
     ++outcome_.timed;
     const auto faster = [this](double step, const Candidate& other) { return step < other.values[step_]; };
     const auto place = std::upper_bound(best.begin(), best.end(), values_[step_], faster);

@@ -1,8 +1,11 @@
 #include "select/machine.hpp"
 #include "select/decision_table.hpp"
+#include "select/links_alone.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <set>
 
@@ -78,6 +81,27 @@ TEST(Machine, OnFourNodesOfEightGpusAGibibyteUsesAllNics) {
     const plan::Cost cost = algorithm.cost({Collective::AllReduce, inputs.ranks, inputs.groups});
     ASSERT_TRUE(cost.between) << algorithm.name;
     EXPECT_NEAR(cost.between->moved.value(), 2 * 0.75 / 8, 0.01) << algorithm.name;
+  }
+}
+
+/// Of the hierarchical all-reduce, on four hosts (counted in its plans) and on 20 (by the closed form).
+TEST(Machine, LinksOfGpusInsideAHostAndBetweenHostsWorkAtTheSameTime) {
+  for (const Rank hosts : {4, 20}) {
+    const CostInputs inputs = cluster_of(nodes_of_eight_gpus().front(), hosts).inputs;
+    const auto links_and_parts = [&](uint64_t bytes) {
+      for (const Candidate& candidate : candidates(Collective::AllReduce, bytes, inputs)) {
+        if (std::string_view(candidate.row.algorithm->name) != "hierarchical" || !candidate.rejected.empty()) continue;
+        const plan::Cost cost = candidate.row.algorithm->cost({Collective::AllReduce, inputs.ranks, inputs.groups});
+        const double size = static_cast<double>(bytes), far = cost.between->moved.value();
+        return std::array{links_alone(candidate, bytes, inputs).value_or(0),
+                          size * (cost.sent.value() - far) * inputs.inside.beta, size * far * inputs.between.beta};
+      }
+      return std::array{0.0, 0.0, 0.0};
+    };
+    const auto [long_call, inside, between] = links_and_parts(uint64_t{14} << 30);
+    EXPECT_NEAR(long_call / std::max(inside, between), 1, 0.03) << hosts << " hosts: the slower ones hide the others";
+    const auto [short_call, first, second] = links_and_parts(1 << 20);
+    EXPECT_GE(short_call, first + second) << hosts << " hosts: a single window goes through one after the other";
   }
 }
 

@@ -101,14 +101,15 @@ function billions(name, Ψ) {
 
 /** One row of a table of figures: label, value, formula, the formula with numbers. */
 function figureRow(sheet, name, v, colour = '', sum = false) {
-  const row = rowOf(sheet, name, v);
+  const selected = v.selected?.[name] !== undefined;
+  const row = {...rowOf(sheet, name, v), ...(selected ? {formula: 'given', source: 'the selector, on this topology'} : {})};
   const label = element('th', {scope: 'row'});
   if (colour) label.append(element('i', {class: 'swatch', style: `background: var(--${colour})`}));
   label.append(row.label);
   return element('tr', {class: sum ? 'sum' : ''}, label,
       element('td', {class: 'value'}, number(name, v[name], row.unit)),
       element('td', {class: 'formula'}, element('span', {}, element('var', {}, name), ' = ', row.formula),
-          element('small', {}, `= ${filled(sheet, row.formula, v)}`)),
+          selected ? '' : element('small', {}, `= ${filled(sheet, row.formula, v)}`)),
       element('td', {class: 'source'}, row.source));
 }
 

@@ -97,7 +97,14 @@ class Planner {
     const {sp, fa, gb, p8, chunks} = data.start;
     return {Ψ, Ψe, L, h, a, da, kv, f, w, drop, V, E, k, ks, kn, u, F, η_m, η, W_mem, ω, α_in, α_out, s: this.sequence.value, G: this.gpus.value,
       B: this.batch.value, H: this.host.value, M: this.memory.value, W_in: this.inside.value, W_out: this.between.value,
-      sched, sp, fa, gb, p8, chunks};
+      sched, sp, fa, gb, p8, chunks, bySelector: this.isOnTopology()};
+  }
+
+  /** Are hosts and links still those of the topology whose calls the selector has timed? */
+  isOnTopology() {
+    const {cluster} = data.start;
+    return collectives !== null && byId('plan-gpu').value === cluster.name && this.host.value === cluster.H &&
+        this.inside.value === cluster.W_in && this.between.value === cluster.W_out;
   }
 
   /** The user's layout with the data-parallel size that is left; a text if there is none. */

@@ -7,12 +7,16 @@ function toJavaScript(formula) {
       .replaceAll('−', '-').replaceAll(' and ', ' && ');
 }
 
+/** Rows that a topology's selector may give instead (Collectives, below). */
+const SELECTED = ['t_tp', 't_cp', 't_ep', 't_rs', 't_ag', 't_pp'];
+
 /** One statement for each name: the first row whose condition holds gives the value. */
 function statement(name, rows) {
   const choices = rows.map((row) => row.when === ''
       ? `(${toJavaScript(row.formula)})` : `(${toJavaScript(row.when)}) ? (${toJavaScript(row.formula)})`);
   const always = rows[rows.length - 1].when === '';
-  return `const ${name} = ${choices.join(' : ')}${always ? '' : ' : NaN'};`;
+  const given = SELECTED.includes(name) ? `selected?.${name} ?? ` : '';
+  return `const ${name} = ${given}(${choices.join(' : ')}${always ? '' : ' : NaN'});`;
 }
 
 /** Groups of rows that follow each other and have one name. */
@@ -34,7 +38,8 @@ function compile(sheet, parts) {
   const groups = grouped(sheet.rows);
   const mine = groups.filter((group) => parts.includes(group.rows[0].part));
   const first = groups.indexOf(mine[0]);
-  const known = [...sheet.inputs.map((input) => input.name), ...groups.slice(0, first).map((group) => group.name)];
+  const known = [...sheet.inputs.map((input) => input.name), ...groups.slice(0, first).map((group) => group.name),
+    'bySelector', 'selected'];
   const body = `const {min, max, floor, ceil, cbrt, sqrt} = Math; const {${known.join(', ')}} = $;\n` +
       mine.map((group) => statement(group.name, group.rows)).join('\n') +
       `\nreturn {${[...known, ...mine.map((group) => group.name)].join(', ')}};`;
@@ -43,11 +48,56 @@ function compile(sheet, parts) {
 
 const PARTS = ['layout', 'memory', 'links', 'volume', 'time'];
 const computeMemory = compile(data.sheets.step, ['layout', 'memory']);
-const computeTime = compile(data.sheets.step, ['links', 'volume', 'time']);
+const computeVolume = compile(data.sheets.step, ['links', 'volume']);
+const computeRest = compile(data.sheets.step, ['time']);
 const computeRing = compile(data.sheets.ring, PARTS);
 const computeGuess = compile(data.sheets.guess, PARTS);
 /** The lesson's sheets: compute.ddp({Ψ: …}). */
 const compute = Object.fromEntries(Object.entries(data.sheets).map(([name, sheet]) => [name, compile(sheet, PARTS)]));
+
+/** Times of collectives by the selector, on the topology that the program was given: curves by call and group of ranks. */
+class Collectives {
+  constructor({first, curves}) {
+    this.first = first;
+    this.curves = new Map(curves.map((c) => [`${c.call} ${c.ranks} ${c.in_host}`, c.seconds]));
+  }
+
+  /** As CallTimes::seconds (call_times.cpp); NaN: there is no such curve. */
+  seconds(call, ranks, inHost, bytes) {
+    const curve = this.curves.get(`${call} ${ranks} ${inHost}`);
+    if (!curve) return NaN;
+    if (bytes <= 2 ** this.first) return curve[0];
+    const below = Math.min(Math.floor(Math.log2(bytes)), this.first + curve.length - 2), size = 2 ** below;
+    const i = below - this.first;
+    return curve[i] + (curve[i + 1] - curve[i]) * (bytes - size) / size;
+  }
+
+  /** As calls_of() (call_times.cpp). Rows without a curve are left to their formulas. */
+  rows(v) {
+    const rows = {};
+    const add = (row, call, ranks, inHost, bytes, count = 1) => {
+      rows[row] = (rows[row] || 0) + count * this.seconds(call, ranks, inHost, bytes);
+    };
+    if (v.tp > 1 && v.sp === 1) for (const call of ['reduce_scatter', 'all_gather']) add('t_tp', call, v.tp, v.k_tp, v.S_tp);
+    else if (v.tp > 1) add('t_tp', 'all_reduce', v.tp, v.k_tp, v.S_tp);
+    if (v.cp > 1) add('t_cp', 'message', 2, v.k_cp < v.cp ? 1 : 2, v.S_cp, v.cp - 1);
+    if (v.ep > 1) add('t_ep', 'all_to_all', v.ep, v.k_ep, v.S_ep);
+    if (v.pp > 1) add('t_pp', 'message', 2, v.k_pp < v.pp ? 1 : 2, v.S_pp);
+    for (const [ranks, inHost, bytes] of [[v.N, v.k_N, 2 * v.Ψr / v.l], [v.Nx, v.k_Nx, 2 * v.Ψx / v.l]]) {
+      if (ranks <= 1 || bytes <= 0) continue;
+      add('t_rs', v.zero === 0 ? 'all_reduce' : 'reduce_scatter', ranks, inHost, bytes, v.l * (v.zero === 0 ? 0.5 : 1));
+      add('t_ag', v.zero === 0 ? 'all_reduce' : 'all_gather', ranks, inHost, bytes, v.l * (v.zero === 0 ? 0.5 : 1));
+    }
+    return Object.fromEntries(Object.entries(rows).filter(([, seconds]) => !Number.isNaN(seconds)));
+  }
+}
+const collectives = data.calls ? new Collectives(data.calls) : null;
+
+function computeTime(v) {
+  const volume = computeVolume(v);
+  if (volume.bySelector) volume.selected = collectives.rows(volume);
+  return computeRest(volume);
+}
 const computeStep = (v) => computeTime(computeMemory(v));
 
 /** The row of `name` that applies to the values `v`. */

@@ -220,7 +220,8 @@ TEST(Planner, GradientsInF32) {
   scenario.cluster.gpus = 8;
   scenario.job = {.batch = 8, .gradient_bytes = 4};
   EXPECT_EQ(Step(scenario, {.dp = 8})["states"], 18 * 7e9);
-  EXPECT_EQ(Step(scenario, {.dp = 8})["sent_dp"], 3 * 2 * 7e9 * 7 / 8);  // 4 bytes reduced, 2 gathered
+  EXPECT_EQ(Step(scenario, {.dp = 8})["sent_dp"], 4 * 2 * 7e9 * 7 / 8);             // an all-reduce of 4 bytes
+  EXPECT_EQ(Step(scenario, {.dp = 8, .zero = 1})["sent_dp"], 3 * 2 * 7e9 * 7 / 8);  // 4 bytes reduced, 2 gathered
 }
 
 TEST(Planner, UnevenStages) {

@@ -18,7 +18,7 @@ using topo::Link;
 using topo::NodeId;
 using topo::NodeKind;
 
-void check_nodes(const Graph& graph, std::span<const NodeId> nodes) {
+void check_nodes(const Graph& graph, std::span<const NodeId> nodes, Sharing sharing) {
   if (nodes.empty() || nodes.size() > static_cast<size_t>(kMaxRanks)) {
     throw_error(Code::InvalidArgument, "a network of {} ranks: from 1 to {} are possible", nodes.size(), kMaxRanks);
   }
@@ -31,7 +31,7 @@ void check_nodes(const Graph& graph, std::span<const NodeId> nodes) {
                   label(graph, nodes[rank]));
     }
     const auto [at, is_new] = ranks.emplace(nodes[rank], rank);
-    if (is_new) continue;
+    if (is_new || sharing == Sharing::Allow) continue;
     throw_error(Code::InvalidArgument, "ranks {} and {} share {}: give at most one rank a GPU or core", at->second,
                 rank, label(graph, nodes[rank]));
   }
@@ -51,7 +51,12 @@ class Builder {
     network_.ranks = static_cast<Rank>(nodes.size());
     network_.inside.resize(nodes.size());
     network_.outside.resize(nodes.size());
-    for (const NodeId node : nodes) vertex(node);
+    network_.vertices = static_cast<uint32_t>(nodes.size());
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      const bool alone = std::count(nodes.begin(), nodes.end(), nodes[rank]) == 1;
+      if (alone) numbers_[nodes[rank]] = static_cast<Vertex>(rank);
+      shares_.push_back(!alone);
+    }
     std::map<NodeId, uint32_t> numbers;
     for (const NodeId node : nodes) {
       network_.hosts.push_back(
@@ -85,7 +90,7 @@ class Builder {
   bool is_fabric(NodeId node) const { return graph_.nodes[node].kind == NodeKind::Fabric; }
 
   Vertex vertex(NodeId node) {
-    const auto [at, is_new] = numbers_.emplace(node, static_cast<Vertex>(numbers_.size()));
+    const auto [at, is_new] = numbers_.emplace(node, network_.vertices);
     if (is_new && ++network_.vertices > kMaxVertices) {
       throw_error(Code::InvalidArgument, "the ranks' links join more than {} nodes", kMaxVertices);
     }
@@ -103,7 +108,13 @@ class Builder {
     }
     const std::vector<topo::Path> paths = finder_.from(nodes_[rank], ends);
     for (size_t i = 0; i < paths.size(); ++i) {
-      if (paths[i].kind != topo::PathKind::None) network_.inside[rank][peers[i]] = take(nodes_[rank], paths[i]);
+      const auto peer = static_cast<size_t>(peers[i]);
+      const bool together = nodes_[rank] == nodes_[peer];
+      if (paths[i].kind == topo::PathKind::None && !together) continue;
+      std::vector<Vertex> way = together ? std::vector<Vertex>() : take(nodes_[rank], paths[i]);
+      if (shares_[rank]) way.insert(way.begin(), vertex(nodes_[rank]));
+      if (shares_[peer] && !together) way.push_back(vertex(nodes_[peer]));
+      network_.inside[rank][peers[i]] = std::move(way);
     }
   }
 
@@ -117,6 +128,7 @@ class Builder {
     }
     for (const NodeId fabric : fabrics) {
       network_.outside[rank] = take(nodes_[rank], finder_.between(nodes_[rank], fabric));
+      if (shares_[rank]) network_.outside[rank].insert(network_.outside[rank].begin(), vertex(nodes_[rank]));
       network_.outside[rank].push_back(vertex(fabric));
     }
   }
@@ -146,6 +158,13 @@ class Builder {
         arc = {from, to, arc.capacity + capacity_of(graph_, link), is_new ? link.us : std::min(arc.us, link.us)};
       }
     }
+    for (size_t rank = 0; rank < nodes_.size(); ++rank) {
+      if (!shares_[rank]) continue;
+      const auto own = static_cast<Vertex>(rank), node = vertex(nodes_[rank]);
+      for (const auto& [from, to] : {std::pair(own, node), std::pair(node, own)}) {
+        arcs[{from, to}] = {from, to, std::llround(kMaxGbps * 1e6), 0};
+      }
+    }
     for (const auto& [ends, arc] : arcs) divisor = std::gcd(divisor, arc.capacity);
     for (auto& [ends, arc] : arcs) {
       arc.capacity /= divisor;
@@ -158,7 +177,8 @@ class Builder {
   std::span<const NodeId> nodes_;
   topo::PathFinder finder_;
   Network network_;
-  std::map<NodeId, Vertex> numbers_;
+  std::map<NodeId, Vertex> numbers_;  // of ranks alone on a node, and of switches
+  std::vector<bool> shares_;          // by rank: its node has other ranks too
   std::set<uint32_t> used_;
 };
 
@@ -214,13 +234,13 @@ std::vector<Vertex> Network::way(Rank from, Rank to) const {
   return way;
 }
 
-Network network_of(const Graph& graph, std::span<const NodeId> nodes) {
-  check_nodes(graph, nodes);
+Network network_of(const Graph& graph, std::span<const NodeId> nodes, Sharing sharing) {
+  check_nodes(graph, nodes, sharing);
   return Builder(graph, nodes).build();
 }
 
 std::vector<std::pair<NodeId, NodeId>> links_of(const Graph& graph, std::span<const NodeId> nodes) {
-  check_nodes(graph, nodes);
+  check_nodes(graph, nodes, Sharing::Refuse);
   Builder builder(graph, nodes);
   builder.build();
   return builder.links();

@@ -64,9 +64,14 @@ struct Network {
   bool has_way(Vertex rank, std::span<const Vertex> part) const;
 };
 
-/// The network between ranks on these nodes (by rank): GPUs or cores, each another one. Throws Error(InvalidArgument)
-/// for other nodes, two ranks on one node, bandwidths beyond the limits above, and too many ranks or vertices.
-Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes);
+/// May several ranks be on one node? Nothing is known of what they can send each other, so links of kMaxGbps join them
+/// to the node: plans are right, and no bound is known.
+enum class Sharing : uint8_t { Refuse, Allow };
+
+/// The network between ranks on these nodes (by rank): GPUs or cores. Throws Error(InvalidArgument) for other nodes,
+/// two ranks on one node where they may not share it, bandwidths beyond the limits above, and too many ranks or
+/// vertices.
+Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes, Sharing sharing = Sharing::Refuse);
 
 /// The ends of the links that are in it.
 std::vector<std::pair<topo::NodeId, topo::NodeId>> links_of(const topo::Graph& graph,

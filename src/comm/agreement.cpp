@@ -183,9 +183,10 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
     agreed.table = select::DecisionTable(inputs);
     return alone ? std::string() : agreed.table.text();
   };
-  ConclusionsPage page{.conclusions = mine, .table = "", .inside = {}, .between = {}};
+  ConclusionsPage page{.conclusions = mine, .table = "", .synthesised = "", .inside = {}, .between = {}};
   if (first) {
     page.table = make(mine);
+    page.synthesised = text_of(inputs.synthesised);
     page.inside = inputs.inside;
     page.between = inputs.between;
   }
@@ -201,6 +202,7 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
   if (text.empty()) text = endpoint.exchange(first ? make(common) : "", deadline).front();
   inputs.hand_over.reading = common.reading;
   inputs.hand_over.shares_cores = common.shares_cores;
+  if (!first) inputs.synthesised = synthesised_from(all.front().synthesised, inputs.ranks);
   if (!first) agreed.table = select::DecisionTable::parse(text, inputs);
   inputs.order = agreed.table.order();
   inputs.groups = agreed.table.groups();

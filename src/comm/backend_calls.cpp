@@ -23,11 +23,12 @@ namespace {
 
 /// What rank 0 tells all: its table, and what it priced the links at, by which all ranks predict.
 struct TablePage {
-  std::string table, situation;
+  std::string table, situation, synthesised;
   select::LinkCost inside, between;
   static void fields(auto& m, auto& v) {
     v.text(m.table, kMaxTable);
     v.words(m.situation, kMaxReport);
+    v.text(m.synthesised, select::kMaxSynthesised);
     v.item(m.inside);
     v.item(m.between);
   }
@@ -141,12 +142,14 @@ void BackendCalls::agree(const Agreement& agreed, const Groups& groups, Deadline
   // Other ranks have no graph.
   const TablePage mine{.table = endpoint_->rank() == 0 ? select::DecisionTable(inputs_).text() : "",
                        .situation = inputs_.situation,
+                       .synthesised = text_of(inputs_.synthesised),
                        .inside = inputs_.inside,
                        .between = inputs_.between};
   const TablePage page = read_of<TablePage>(0, endpoint_->exchange(pack_fields(mine), deadline).front());
   inputs_.situation = page.situation;
   inputs_.inside = page.inside;
   inputs_.between = page.between;
+  if (endpoint_->rank() != 0) inputs_.synthesised = synthesised_from(page.synthesised, inputs_.ranks);
   planner_->agree(select::DecisionTable::parse(page.table, inputs_), groups);
 }
 
@@ -180,7 +183,8 @@ void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const 
   inputs_.profile = profile_;
   inputs_.max_width = offer_.max_width;
   inputs_.shares_staging = false;
-  inputs_.view = nullptr;  // that of host memory, as the order is
+  inputs_.view = nullptr;         // that of host memory, as the order is, …
+  inputs_.synthesised = nullptr;  // … and plans for its ranks
   inputs_.order = select::parse_order(env().order, inputs_.ranks).value_or(plan::RankOrder());
   inputs_.methods = offer_.methods;
   for (exec::UsableMethod& usable : inputs_.methods) {  // a module has copies of the library's
@@ -210,6 +214,7 @@ void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Dea
     inputs_.between = made.inputs.between;
     inputs_.order = made.inputs.order;
     inputs_.view = made.inputs.view;
+    inputs_.synthesised = made.inputs.synthesised;
     notes_ = std::move(made.notes);
   }
   std::set<std::string> different;

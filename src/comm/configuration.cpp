@@ -53,6 +53,7 @@ std::string configuration() {
                     {"TUTTI_MAX_BLOCKS", env().max_blocks},
                     {"TUTTI_METHOD", select::forced_methods_text()},
                     {"TUTTI_ORDER", env().order},
+                    {"TUTTI_SYNTH", env().synth == Synth::Auto ? "auto" : "off"},
                     {"TUTTI_THREADS", env().threads},
                     {"TUTTI_TRANSPORT", env().transport},
                     {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};

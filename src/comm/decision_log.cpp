@@ -178,7 +178,7 @@ void DecisionLog::explain(const CallSpec& spec, uint64_t bytes) {
   if (!explained_.emplace(spec.collective, std::bit_width(bytes)).second) return;
   const auto all = select::priced_candidates(spec.collective, bytes, inputs_, {spec.type, spec.op});
   log_info("why {} ({}):\n{}{}{}", describe(spec), inputs_.situation, machine_, machine_.empty() ? "" : "\n",
-           select::explanation(all, bytes));
+           select::explanation(all, bytes, inputs_));
 }
 
 void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {

@@ -11,4 +11,17 @@ RankReport parse_report(std::string_view bytes, Rank peer) {
               report.crowding);
 }
 
+std::string text_of(const std::shared_ptr<const select::Synthesised>& synthesised) {
+  return synthesised == nullptr ? "" : synthesised->text;
+}
+
+std::shared_ptr<const select::Synthesised> synthesised_from(const std::string& text, Rank ranks) {
+  if (text.empty()) return nullptr;
+  try {
+    return select::read_synthesised(text, std::nullopt, ranks);
+  } catch (const Error& error) {
+    throw_error(Code::ProtocolError, "rank 0's synthesised plans cannot be used: {}", error.what());
+  }
+}
+
 }  // namespace tutti::comm

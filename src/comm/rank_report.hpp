@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/fields.hpp"
 #include "comm/fabric.hpp"
 #include "link/cost.hpp"
+#include "select/synthesised.hpp"
 
 namespace tutti::comm {
 
@@ -56,10 +58,12 @@ struct Conclusions {
 struct ConclusionsPage {
   Conclusions conclusions;
   std::string table;
+  std::string synthesised;  ///< plans that the table may name (select::Synthesised::text); "": none
   link::LinkCost inside, between;
   static void fields(auto& m, auto& v) {
     v.item(m.conclusions);
     v.text(m.table, kMaxTable);
+    v.text(m.synthesised, select::kMaxSynthesised);
     v.item(m.inside);
     v.item(m.between);
   }
@@ -74,6 +78,11 @@ M read_of(Rank peer, std::string_view bytes) {
     throw_error(Code::ProtocolError, "the report of rank {} is invalid ({})", peer, error.what());
   }
 }
+
+/// What rank 0 tells of its synthesised plans; "": it has none.
+std::string text_of(const std::shared_ptr<const select::Synthesised>& synthesised);
+/// And back, on another rank, which verifies them too. Throws Error(ProtocolError).
+std::shared_ptr<const select::Synthesised> synthesised_from(const std::string& text, Rank ranks);
 
 /// Reads what rank `peer` sent. Throws Error(ProtocolError).
 RankReport parse_report(std::string_view bytes, Rank peer);

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "link/link.hpp"
 #include "select/select.hpp"
+#include "select/synthesised.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::select {
@@ -105,6 +106,18 @@ void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
   }
 }
 
+/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none.
+const plan::Algorithm* synthesised_plan(Collective collective, const std::string& name, const CostInputs& inputs) {
+  const plan::Algorithm* const found =
+      inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
+  if (found != nullptr || inputs.ranks == 1) return found;
+  throw_error(Code::Unsupported,
+              "TUTTI_ALGO forces {}:{}, and {} is kept for these {} on this topology: `tutti tune --synth` makes plans "
+              "and keeps them, TUTTI_SYNTH=auto uses them",
+              name_of(collective), name, inputs.synthesised == nullptr ? "no plan" : "no such plan",
+              counted(static_cast<uint64_t>(inputs.ranks), "rank"));
+}
+
 Wish wish_of(Collective collective, const CostInputs& inputs) {
   Wish wish;
   add_method(wish, collective, inputs);
@@ -118,7 +131,8 @@ Wish wish_of(Collective collective, const CostInputs& inputs) {
     wish.algorithm = given->second;
     wish.given = true;
   } else if (forced != inputs.forced.end()) {
-    wish.algorithm = plan::find_algorithm(collective, forced->second);
+    wish.algorithm = is_synthesised(forced->second) ? synthesised_plan(collective, forced->second, inputs)
+                                                    : plan::find_algorithm(collective, forced->second);
   }
   return wish;
 }
@@ -230,6 +244,11 @@ std::vector<Entry> entries_of(Collective collective, const CostInputs& inputs) {
   check_demands(collective, wish, inputs);
   std::vector<const plan::Algorithm*> known = plan::algorithms_of(collective);
   if (wish.given) known.push_back(wish.algorithm);
+  if (inputs.synthesised != nullptr) {
+    for (const plan::Algorithm* a : inputs.synthesised->algorithms) {
+      if (a->collective == collective) known.push_back(a);
+    }
+  }
   std::vector<Entry> all;
   for (const plan::Algorithm* a : known) enter(all, *a, wish, inputs);
   return all;

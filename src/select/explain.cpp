@@ -5,6 +5,7 @@
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
+#include "select/synthesised.hpp"
 
 namespace tutti::select {
 namespace {
@@ -15,7 +16,49 @@ std::string microseconds(double seconds) {
   return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
 }
 
+/// Room for the longest name that is no hash.
+int name_width(const std::vector<Candidate>& candidates) {
+  const bool synthesised = std::any_of(candidates.begin(), candidates.end(),
+                                       [](const Candidate& c) { return is_synthesised(name_of_algorithm(c.row)); });
+  return synthesised ? 34 : 20;
+}
+
+/// The bound, and which candidates were made for this machine.
+std::string synthesis_text(const std::vector<Candidate>& candidates, const std::optional<LeastTime>& least) {
+  std::string text;
+  if (least) {
+    text += fmt::format("\n  bound: {}; {}", least->words,
+                        least->exact ? "trees reach it" : "it may be that no schedule reaches it");
+  }
+  std::set<const plan::Algorithm*> told;  // by the best of its methods
+  for (const Candidate& candidate : candidates) {
+    if (!is_synthesised(name_of_algorithm(candidate.row)) || !candidate.rejected.empty()) continue;
+    if (!told.insert(candidate.row.algorithm).second) continue;
+    text += fmt::format("\n  {}: a plan synthesised for these ranks on this machine", name_of_algorithm(candidate.row));
+    if (least) text += fmt::format(", {} of the bound", share_of_bound(least, candidate));
+  }
+  return text;
+}
+
 }  // namespace
+
+std::optional<LeastTime> least_time(Collective collective, uint64_t block, const CostInputs& inputs) {
+  if (inputs.synthesised == nullptr) return {};
+  const auto known = inputs.synthesised->bounds.find(collective);
+  if (known == inputs.synthesised->bounds.end()) return {};
+  const uint64_t blocks = block_bytes(collective, static_cast<uint64_t>(inputs.ranks), inputs.ranks) == 1
+                              ? static_cast<uint64_t>(inputs.ranks)
+                              : 1;
+  return LeastTime{known->second.of(block * blocks), known->second.exact, known->second.words};
+}
+
+std::string share_of_bound(const std::optional<LeastTime>& least, double seconds) {
+  return least && least->seconds > 0 && seconds > 0 ? fmt::format("{:.1f} %", 100 * least->seconds / seconds) : "-";
+}
+
+std::string share_of_bound(const std::optional<LeastTime>& least, const Candidate& candidate) {
+  return candidate.row.method == &exec::methods::nvls ? "-" : share_of_bound(least, candidate.seconds);
+}
 
 uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
   switch (collective) {
@@ -91,9 +134,12 @@ std::string row_text(const Row& row, uint64_t bytes) {
   return fmt::format("{} by {}, {}{}", name_of_algorithm(row), row.method->name, sizes_text(row, bytes), host);
 }
 
-std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes) {
-  std::string text = fmt::format("  {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", "algorithm", "method", "predicted",
-                                 "latency", "bandwidth", "reduction", "measured", "verdict (times in us)");
+std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes, const CostInputs& inputs) {
+  std::string text = fmt::format("  {:<{}}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}  {}", "algorithm",
+                                 name_width(candidates), "method", "predicted", "latency", "bandwidth", "reduction",
+                                 "measured", "of bound", "verdict (times in us)");
+  const auto least =
+      candidates.empty() ? std::nullopt : least_time(candidates.front().row.algorithm->collective, bytes, inputs);
   std::set<const exec::Method*> shown;  // methods that cannot run some algorithm
   for (const Candidate& candidate : candidates) {
     const bool usable = candidate.rejected.empty();
@@ -101,18 +147,19 @@ std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes
     if (!usable && !plain && !shown.insert(candidate.row.method).second) continue;
     const auto told = [&](double seconds) { return usable ? microseconds(seconds) : std::string("-"); };
     const Predicted& of = candidate.predicted;
-    text += fmt::format("\n{} {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}",
+    text += fmt::format("\n{} {:<{}}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}  {}",
                         usable && &candidate == &candidates.front() ? "*" : " ", name_of_algorithm(candidate.row),
-                        candidate.row.method->name, told(of.seconds()), told(of.latency), told(of.bandwidth),
-                        told(of.reduction), candidate.measured ? microseconds(*candidate.measured) : "-",
-                        verdict(candidate, candidates.front()));
+                        name_width(candidates), candidate.row.method->name, told(of.seconds()), told(of.latency),
+                        told(of.bandwidth), told(of.reduction),
+                        candidate.measured ? microseconds(*candidate.measured) : "-",
+                        usable ? share_of_bound(least, candidate) : "-", verdict(candidate, candidates.front()));
   }
   if (!candidates.empty() && candidates.front().rejected.empty()) {
     text += fmt::format("\n  chosen: {}", row_text(candidates.front().row, bytes));
     const std::string& where = candidates.front().where;
     if (!where.empty()) text += fmt::format("\n  busy the longest: {}", where);
   }
-  return text;
+  return text + synthesis_text(candidates, least);
 }
 
 }  // namespace tutti::select

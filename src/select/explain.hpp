@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,19 @@
 #include "select/select.hpp"
 
 namespace tutti::select {
+
+/// What a call takes at least, by the machine's bound.
+struct LeastTime {
+  double seconds = 0;
+  bool exact = false;  ///< some schedule reaches it, of large calls
+  std::string words;   ///< the certificate
+};
+/// Of a block of so many bytes; none: no bound is known of this collective.
+std::optional<LeastTime> least_time(Collective collective, uint64_t block, const CostInputs& inputs);
+/// "97.5 %": the part of the bound that a time reaches; "-": unknown.
+std::string share_of_bound(const std::optional<LeastTime>& least, double seconds);
+/// The same of a candidate; unknown where switches fold, which bounds do not count.
+std::string share_of_bound(const std::optional<LeastTime>& least, const Candidate& candidate);
 
 /// The block of a call whose whole buffer (as `tutti perf` has it) has `bytes` bytes.
 uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks);
@@ -27,8 +41,8 @@ std::string machine_text(const CostInputs& inputs, const MachineNotes& notes);
 /// A row in words: "ring by lanes, rounds of 1M; messages: cma from 8K".
 std::string row_text(const Row& row, uint64_t bytes);
 
-/// The table, a candidate a line, the chosen one first; then its row. `bytes`: of a block. Without a line break at its
-/// end.
-std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes);
+/// The table, a candidate a line, the chosen one first; then its row, and what is known of the bound. `bytes`: of a
+/// block. Without a line break at its end.
+std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes, const CostInputs& inputs);
 
 }  // namespace tutti::select

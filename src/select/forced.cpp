@@ -12,6 +12,7 @@
 #include "base/spelling.hpp"
 #include "exec/method.hpp"
 #include "plan/algorithm.hpp"
+#include "select/synthesised.hpp"
 
 namespace tutti::select {
 namespace {
@@ -58,9 +59,11 @@ std::map<std::string, std::string> parse_forced(const std::string& text) {
     }
     const Collective collective = read_collective(item.substr(0, colon), "TUTTI_ALGO");
     const std::string algorithm = item.substr(colon + 1), name = name_of(collective);
-    if (plan::find_algorithm(collective, algorithm) == nullptr) {
+    // Whether there is such a plan is known when a communicator has met.
+    if (plan::find_algorithm(collective, algorithm) == nullptr && !is_synthesised(algorithm)) {
       std::vector<std::string> known;
       for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
+      if (!known.empty()) known.emplace_back(kSynthesised);
       throw_error(Code::InvalidArgument, "TUTTI_ALGO: {} has no algorithm '{}'{}; it has {}", name, algorithm,
                   did_you_mean(algorithm, known), listed(known));
     }

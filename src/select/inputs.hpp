@@ -30,7 +30,8 @@ struct HandOver {
   LengthShifts shifts;               ///< how the lengths of the constants' table are scaled: by rank 0's calibration
 };
 
-class MachineView;  // select/machine_view.hpp
+class MachineView;   // select/machine_view.hpp
+struct Synthesised;  // select/synthesised.hpp
 
 /// Equal on all ranks, but the view, which only rank 0 has.
 struct CostInputs {
@@ -53,6 +54,9 @@ struct CostInputs {
   /// The user's plans, from TUTTI_PLAN, used for all calls of their collective. The table of rank 0 names them by hash,
   /// so all ranks must have adopted the same plans.
   Given given;
+  /// Plans made for this machine, which are candidates like the catalogue's; null: none are known. As rank 0's table
+  /// names them by hash, all ranks have adopted the same ones.
+  std::shared_ptr<const Synthesised> synthesised = nullptr;
   std::shared_ptr<const Profile> profile = nullptr;  ///< measured times, preferred where there are any …
   std::string situation;                             ///< … for this situation (select/profile.hpp)
   HandOver hand_over;                                ///< of host memory

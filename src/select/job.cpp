@@ -37,7 +37,7 @@ std::vector<Cores> cores_of(const topo::Graph& host) {
 }
 
 /// `hosts` such machines with their ranks, each on the core that it is bound to, out of each machine's `cores`.
-topo::Graph graph_as_run(const topo::Graph& host, const std::vector<Cores>& cores, Rank ranks, Rank hosts) {
+topo::Graph placed(const topo::Graph& host, const std::vector<Cores>& cores, Rank ranks, Rank hosts) {
   std::vector<topo::RankPlace> places;
   for (Rank number = 0; number < hosts; ++number) {
     const auto here = static_cast<size_t>(int64_t{ranks} * (number + 1) / hosts - int64_t{ranks} * number / hosts);
@@ -78,28 +78,37 @@ std::map<std::string, double> facts_of(const CostInputs& inputs) {
           {facts::kShiftCaches, over.shifts.caches}};
 }
 
-MachineInputs inputs_as_run(Rank ranks, Rank hosts) {
-  MachineInputs known = inputs_here(ranks, hosts);
+topo::Graph graph_as_run(Rank ranks, Rank hosts) {
+  CostInputs inputs = inputs_here(ranks, hosts).inputs;
   topo::Graph graph;
   double cores = std::min(static_cast<double>(allowed_cores().size()), core_quota());
   try {
     const topo::Graph& host = topo::kept_topology();
     const std::vector<Cores> of_host = cores_of(host);
     if (!read_machine().is_this_one) cores = static_cast<double>(of_host.size());
-    graph = graph_as_run(host, of_host, ranks, hosts);
+    graph = placed(host, of_host, ranks, hosts);
   } catch (const Error& error) {
     log_debug("this machine cannot be described: {}", error.what());
   }
-  CostInputs& inputs = known.inputs;
   inputs.oversubscription = std::max(1.0, ((ranks + hosts - 1) / hosts) / std::max(cores, 1e-3));
   inputs.hand_over.shares_cores = inputs.oversubscription > 1;
-  if (graph.ranks.empty()) return known;
+  graph.facts = facts_of(inputs);
+  if (graph.ranks.empty()) return graph;
   const MachineConstants& all = machine_constants();
   const LinkCost inside{all.shm_alpha, all.shm_beta, 0, true}, between{all.tcp_alpha, all.tcp_beta, 0, false};
   graph.figures.push_back(figure_of(Figure::Between::Processes, inside, "shm"));
   if (hosts > 1) graph.figures.push_back(figure_of(Figure::Between::Hosts, between, "tcp"));
-  graph.facts = facts_of(inputs);
-  return inputs_of(graph, 0);
+  return graph;
+}
+
+MachineInputs inputs_as_run(Rank ranks, Rank hosts) {
+  const topo::Graph graph = graph_as_run(ranks, hosts);
+  if (!graph.ranks.empty()) return inputs_of(graph, 0);
+  MachineInputs known = inputs_here(ranks, hosts);
+  CostInputs& inputs = known.inputs;
+  inputs.oversubscription = graph.facts.at(facts::kOversubscription);
+  inputs.hand_over.shares_cores = inputs.oversubscription > 1;
+  return known;
 }
 
 }  // namespace tutti::select

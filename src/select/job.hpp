@@ -6,6 +6,7 @@
 #include <string>
 
 #include "select/machine.hpp"
+#include "topo/graph.hpp"
 
 namespace tutti::select {
 
@@ -15,6 +16,10 @@ std::string origin_of_figures(const std::string& transport, const std::string& k
 
 /// What choices depend on beside links, as Graph::facts: of inputs whose hand-over is known.
 std::map<std::string, double> facts_of(const CostInputs& inputs);
+
+/// This machine, or `hosts` machines like it, with the ranks and figures that such a job has; no ranks where the
+/// machine cannot be described.
+topo::Graph graph_as_run(Rank ranks, Rank hosts);
 
 /// As a job of processes would choose that `tutti run` starts on this machine, or on `hosts` machines like this: bound
 /// to cores as far as there are enough. Where the machine cannot be described, inputs_here().

@@ -10,6 +10,7 @@
 #include "select/network.hpp"
 #include "select/order.hpp"
 #include "select/pairs.hpp"
+#include "select/synthesised.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::select {
@@ -233,6 +234,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job || by_cache, share);
   if (inputs.groups->groups() > 1 && !inputs.groups->has_two_levels()) inputs.inside = inputs.between;
   inputs.order = order_of(pairs, inputs.reproducible);
+  inputs.synthesised = kept_synthesised(graph, pairs.places().nodes, inputs.order);
   if (pairs.ranks() <= MachineView::kMaxRanks) {
     auto view = std::make_shared<const MachineView>(pairs, share, !gpus);
     if (!view->is_uniform()) inputs.view = std::move(view);

@@ -55,7 +55,8 @@ struct MachineInputs {
 /// hosts are usually alike. Where pairs of ranks differ, the view has each of them; and the order of ranks is one in
 /// which neighbours are near. On GPUs a fold is fused with the copy, and their memory is much faster than their links,
 /// so γ is 0. `groups`: null for those of TUTTI_GROUPS, or else of hosts. Where all ranks are of one group, and neither
-/// on GPUs nor grouped by TUTTI_GROUPS, those that share a cache are a group (groups_by_cache). Throws what
+/// on GPUs nor grouped by TUTTI_GROUPS, those that share a cache are a group (groups_by_cache). Plans that
+/// were synthesised for these ranks are read where they are kept. Throws what
 /// place_ranks() throws, and Error(InvalidArgument) if there is no path, or for wrong TUTTI_GROUPS.
 MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<const plan::Grouping> groups = nullptr);
 

@@ -23,14 +23,42 @@ class Explain(unittest.TestCase):
         one_cache = {**HERE, "HWLOC_SYNTHETIC": "package:1 l3:1 core:8 pu:1"}
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "8", env=one_cache)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^  algorithm +method +predicted +latency +bandwidth +reduction +measured  verdict")
-        self.assertRegex(done.stdout, r"(?m)^\* \w+ +lanes( +[\d.]+){4} +-  chosen$")
-        self.assertRegex(done.stdout, r"(?m)^  hierarchical +lanes( +-){5}  rejected: all ranks are in one group")
+        self.assertRegex(done.stdout, r"(?m)^  algorithm +method +predicted +latency +bandwidth +reduction +measured +of bound  verdict")
+        self.assertRegex(done.stdout, r"(?m)^\* \w+ +lanes( +[\d.]+){4} +- +[\d.]+ %  chosen$")
+        self.assertRegex(done.stdout, r"(?m)^  hierarchical +lanes( +-){6}  rejected: all ranks are in one group")
         page = explained("all_reduce", "--bytes", "1M", "-n", "8")
         for row in page["candidates"]:
             if "seconds" in row:
                 self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
         self.assertGreater(len(page["candidates"]), 8)
+
+    def test_says_which_part_of_the_bound_each_candidate_reaches(self):
+        topology = ("--topo", os.path.join(SAMPLES, "nccl-pcie-2-sockets.xml"))
+        page = explained("all_gather", "--bytes", "1G", *topology)
+        self.assertAlmostEqual(page["bound"]["seconds"], 0.75 * 2**30 / 10e9, places=4)
+        self.assertTrue(page["bound"]["exact"])
+        for row in page["candidates"]:
+            if "seconds" in row:
+                self.assertAlmostEqual(row["of_bound"], page["bound"]["seconds"] / row["seconds"])
+        self.assertNotIn("bound", explained("barrier", *topology))
+        several = {"HWLOC_SYNTHETIC": "package:1 l3:1 core:2 pu:1"}
+        self.assertNotIn("bound", explained("all_gather", "-n", "3", env=several), "ranks share a core")
+
+    def test_prices_plans_made_for_a_machine(self):
+        topology = ("--topo", os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml"), "--hosts", "2")
+        page = explained("broadcast", "--bytes", "1G", "--synth", *topology)
+        self.assertTrue(page["candidates"][0]["synthesised"])
+        self.assertRegex(page["candidates"][0]["algorithm"], r"^synth@[0-9a-f]{16}$")
+        done = tutti("explain", "broadcast", "--bytes", "1G", "--synth", *topology, env=HERE)
+        self.assertRegex(done.stdout, r"(?m)^  synth@[0-9a-f]{16}: a plan synthesised for these ranks on this machine, [\d.]+ % "
+                                      r"of the bound$")
+        self.assertEqual(len(set(re.findall(r"(?m)^  (synth\S*): a plan", done.stdout))),
+                         len(re.findall(r"(?m)^  (synth\S*): a plan", done.stdout)), "each once")
+        forced = explained("broadcast", "--bytes", "8", "--synth", *topology, env={"TUTTI_ALGO": "broadcast:synth"})
+        self.assertTrue(forced["candidates"][0]["algorithm"].startswith("synth@"))
+        without = tutti("explain", "broadcast", *topology, env={**HERE, "TUTTI_ALGO": "broadcast:synth"})
+        self.assertNotEqual(without.returncode, 0)
+        self.assertRegex(without.stderr, "no (such )?plan is kept for these 16 ranks on this topology: `tutti tune --synth` makes")
 
     def test_groups_ranks_by_the_caches_of_a_host(self):
         caches = {"HWLOC_SYNTHETIC": "package:2 l3:2 core:4 pu:1"}

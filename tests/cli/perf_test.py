@@ -34,6 +34,26 @@ class Table(unittest.TestCase):
         self.assertRegex(done.stdout, r"# Avg bus bandwidth    : [0-9.e-]+\n")
         self.assertRegex(done.stdout, r"#  Rank  1 Pid +\d+ on +\S+ cpu +\d+ \[[\d,-]+\]")
 
+    def test_has_the_bound_of_the_machine_beside_busbw(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.json")
+            done = tutti("perf", "all_gather", "--np", "2", "-b", "8", "-e", "1M", "-f", "1024", *QUICK, "--bound", "--json", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path) as file:
+                page = json.load(file)
+        if len(os.sched_getaffinity(0)) < 2:
+            self.assertIn("# bound: unknown", done.stdout)
+            return
+        self.assertIn(f"# bound: {page['bound']['certificate']}\n", done.stdout)
+        rate = float(re.search(r": ([\d.]+) GB/s cross, 1 block must", page["bound"]["certificate"])[1])
+        self.assertRegex(done.stdout, r"(?m)^# size .* #bad +bound via row$")
+        for row, result in zip(rows(done.stdout), page["results"]):
+            self.assertAlmostEqual(float(row[13]), result["bound_busbw"], delta=0.01)
+            self.assertLessEqual(result["bound_busbw"], rate * 1.0001)
+        self.assertGreater(page["results"][-1]["bound_busbw"], page["results"][0]["bound_busbw"], "short calls wait for the way")
+        done = tutti("perf", "gather", "--np", "2", "-b", "8", "-e", "8", *QUICK, "--bound")
+        self.assertIn("# bound: unknown of this collective", done.stdout)
+
     def test_shows_transport_and_algorithm_in_100_columns(self):
         forced = {"TUTTI_ALGO": "all_reduce:recursive_doubling"}
         done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "64M", "-f", "100", *QUICK, env=forced)

@@ -253,6 +253,23 @@ class Synth(unittest.TestCase):
         self.assertGreater(max(row["of_bound"] for row in made), 0.95)
         self.assertIn("ring", [row["algorithm"] for row in table["algorithms"]])
 
+    def test_says_which_plan_is_for_which_size(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("all_reduce", "--sizes", "--json", folder + "/t.json", topo="nccl-8-gpus-8-nics.xml")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                sizes = json.load(file)["sizes"]
+        self.assertRegex(done.stdout, r"(?m)^  bytes +plan +predicted +% of bound +the catalogue's best")
+        self.assertEqual((sizes[0]["from"], sizes[-1]["to"]), (8, 2**30))
+        for row, after in zip(sizes, sizes[1:]):
+            self.assertEqual(2 * row["to"], after["from"])
+        self.assertLessEqual(len({row["plan"] for row in sizes}), 5, "a handful")
+        self.assertTrue(sizes[-1]["plan"].startswith("synth@"), "the trees at the bound")
+        self.assertFalse(sizes[0]["plan"].startswith("synth@"), "a plan for small calls")
+        for row in sizes:
+            for end in row["first"], row["last"]:
+                self.assertGreater(end["of_bound"], 0)
+
     def test_serves_a_part_of_the_ranks(self):
         done = self.synth("all_reduce", "--ranks", "0,2-3", "--no-sim")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -37,6 +37,9 @@ class Sim(unittest.TestCase):
         ring = next(row for row in rows if row["algorithm"] == "ring")
         self.assertGreater(ring["busbw"], 340)
         self.assertLess(ring["busbw"], 375)
+        for row in rows:
+            self.assertAlmostEqual(row["of_bound"], page["bound"]["seconds"] / row["seconds"])
+        self.assertIn("GB/s cross", page["bound"]["certificate"])
         self.assertIn("not measured", page["model"])
 
     def test_all_eight_nics_make_the_bandwidth_between_hosts(self):

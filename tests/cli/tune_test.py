@@ -155,6 +155,49 @@ class Profile(unittest.TestCase):
         page = json.loads(tutti("explain", "all_reduce", "--bytes", "8", "-n", "2", "--json", env=env).stdout)
         self.assertIn("measured", page["candidates"][0])
 
+    def test_plans_made_for_the_machine_are_kept_chosen_and_forced(self):
+        env = {"XDG_CACHE_HOME": self.folder.name}
+        done = tutti("tune", "--links", "--synth", "-n", "2", env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^tutti tune: \d+ plans for 2 ranks, in .*/synth-[0-9a-f]{16}\.json$")
+        self.assertRegex(done.stdout, r"(?m)^  all_gather, bound: \{rank 0 \| rank 1\}: .* GB/s cross, 1 block must -> ")
+        env["TUTTI_PROFILE"] = "off"
+        page = json.loads(tutti("explain", "all_reduce", "--bytes", "64", "-n", "2", "--json", env=env).stdout)
+        made = [row["algorithm"] for row in page["candidates"] if row.get("synthesised")]
+        self.assertTrue(any(name.startswith("synth@") for name in made), page)
+        perf = ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "64", "-n", "3")
+        done = tutti(*perf, env={**env, "TUTTI_ALGO": "all_reduce:synth"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^ .* 0 shm synth@")
+        name = next(name for name in made if name.startswith("synth@"))
+        for plan_us, ring_us, row in ((1, 2, "synth@"), (2, 1, "ring")):  # by cost
+            times = {name: [[8, plan_us * 1e-6], [64, plan_us * 1e-6]], "ring": [[8, ring_us * 1e-6], [64, ring_us * 1e-6]]}
+            done = tutti(*perf, env={**env, "TUTTI_PROFILE": self.write("p.json", profile(times))})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, rf"(?m)^ .* 0 shm {row}")
+        folder = os.path.join(self.folder.name, "tutti")
+        kept = os.path.join(folder, next(name for name in os.listdir(folder) if name.startswith("synth-")))
+        self.assertEqual(stat.S_IMODE(os.stat(kept).st_mode), 0o600)
+        with open(kept) as file:
+            text = file.read()
+        for damaged, why in ((text[:len(text) // 2], "it is damaged"), (text.replace('"synth', '"ring'), "no synthesised one"),
+                             (text.replace('"ranks":2', '"ranks":3'), "it is for 3 ranks, where there are 2")):
+            self.assertNotEqual(damaged, text)
+            with open(kept, "w") as file:
+                file.write(damaged)
+            done = tutti(*perf, env=env)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, rf"the synthesised plans in .* are not used: .*{why}.*; `tutti tune --synth` makes them "
+                                          r"again")
+            self.assertEqual(done.stderr.count("are not used"), 1, "rank 0 alone says so")
+            self.assertNotIn("synth@", done.stdout)
+        off = tutti(*perf, env={**env, "TUTTI_SYNTH": "off"})
+        self.assertNotIn("are not used", off.stderr)
+        other = tutti("run", "-n", "2", "--", "sh", "-c", 'TUTTI_SYNTH=$(test $TUTTI_RANK = 0 && echo off || echo auto) '
+                      f'exec "{TUTTI}" perf barrier -n 1', env=env)
+        self.assertNotEqual(other.returncode, 0)
+        self.assertRegex(other.stderr, r'TUTTI_SYNTH is "(off|auto)" on rank . but "(off|auto)" on rank .; it must be the same')
+
     def test_one_of_links_alone_leaves_the_rest_to_the_calibration(self):
         page = json.loads(profile({}))
         page["links"] = {"threads": {"alpha": 3e-7, "beta": 1e-10}}

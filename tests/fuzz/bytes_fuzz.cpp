@@ -28,6 +28,7 @@
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
 #include "select/decision_table.hpp"
+#include "select/synthesised.hpp"
 #include "topo/cores.hpp"
 #include "transports/tcp/receiver.hpp"
 
@@ -128,6 +129,7 @@ void read_texts(const std::string& text) {
   attempt_json([&] { whole_number(parse_shallow_json(text)); });
   read_id(text);
   read_table(text);
+  attempt([&] { select::read_synthesised(text, {}, 4); });
   read_requests(text);
 }
 

@@ -14,10 +14,13 @@
 #include "select/job.hpp"
 #include "select/links_alone.hpp"
 #include "select/profile.hpp"
+#include "select/synthesised.hpp"
 #include "tools/commands.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
+#include "tools/progress.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/wrapped.hpp"
 #include "topo/detect.hpp"
 
@@ -32,7 +35,7 @@ struct ExplainOptions {
   double nvlink = 0;  // GB/s
   std::vector<std::string> without;
   std::string device = "host";
-  bool json = false;
+  bool json = false, synth = false;
   std::string file;
 };
 
@@ -44,8 +47,15 @@ select::MeasuredGpus measured_gpus(const topo::Graph& graph, const std::vector<t
   return {.models = {models.begin(), models.end()}, .driver = ""};
 }
 
+/// What a call is priced on.
+struct PricedOn {
+  select::MachineInputs made;
+  topo::Graph graph;
+  std::vector<topo::NodeId> ranks;  // by rank: where it stands; empty: unknown
+};
+
 /// This machine's GPUs, with ranks on them in order, each a process, as `tutti perf --device cuda` places them.
-select::MachineInputs machine_of_gpus(const ExplainOptions& options) {
+PricedOn machine_of_gpus(const ExplainOptions& options) {
   if (options.hosts > 1) {
     throw_error(Code::InvalidArgument,
                 "--device cuda is about the GPUs of this machine: leave out --hosts, or give a topology (--topo)");
@@ -62,18 +72,20 @@ select::MachineInputs machine_of_gpus(const ExplainOptions& options) {
   made.inputs.profile = profile;
   made.inputs.situation = select::situation_on(*made.inputs.groups, select::count_gpus(graph), "GPU", made.notes.over,
                                                env().cuda_memory == CudaMemory::Host);
-  return made;
+  std::vector<topo::NodeId> places = graph.ranks;
+  return {std::move(made), std::move(graph), std::move(places)};
 }
 
-select::MachineInputs machine_of(const ExplainOptions& options) {
+PricedOn machine_of(const ExplainOptions& options) {
   if (!options.topology.empty()) {
-    const topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts, options.without);
+    topo::Graph graph = topology_from(options.topology, options.nvlink, options.hosts, options.without);
     if (options.device == "cuda" && graph.all(topo::NodeKind::Gpu).empty()) {
       throw_error(Code::InvalidArgument, "--device cuda: {} has no GPU", options.topology);
     }
     select::MachineInputs made = select::inputs_of(graph, options.ranks);
     if (select::is_job(graph)) made.notes.ends = "ranks";
-    return made;
+    std::vector<topo::NodeId> places = select::place_ranks(graph, options.ranks).nodes;
+    return {std::move(made), std::move(graph), std::move(places)};
   }
   if (!options.without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
   if (options.device == "cuda") return machine_of_gpus(options);
@@ -89,7 +101,9 @@ select::MachineInputs machine_of(const ExplainOptions& options) {
   const auto hosts = select::inputs_here(ranks, options.hosts).inputs.groups;
   made.inputs.situation = select::situation_of(env().groups.empty() ? *hosts : *made.inputs.groups,
                                                options.hosts > 1 ? "shm+tcp" : "shm", made.inputs.oversubscription > 1);
-  return made;
+  topo::Graph graph = select::graph_as_run(ranks, options.hosts);
+  std::vector<topo::NodeId> places = graph.ranks;
+  return {std::move(made), std::move(graph), std::move(places)};
 }
 
 void print_text(const ExplainOptions& options, Collective collective, uint64_t bytes,
@@ -107,7 +121,7 @@ void print_text(const ExplainOptions& options, Collective collective, uint64_t b
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   const bool measured = !all.empty() && all.front().measured;
   const std::optional<double> links = all.empty() ? std::nullopt : select::links_alone(all.front(), block, s);
-  fmt::print("\n{}\n", select::explanation(all, block));
+  fmt::print("\n{}\n", select::explanation(all, block, s));
   if (links) {
     fmt::print("  links alone: {:.4g} us, which `tutti sim` replays; the rest is what kernels take\n", *links * 1e6);
   } else if (!all.empty() && *all.front().row.method == exec::methods::nvls) {
@@ -132,6 +146,8 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   if (!machine.notes.links.empty()) page["links"] = machine.notes.links;
   if (!machine.notes.unknown.empty()) page["notes"] = machine.notes.unknown;
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
+  const auto least = select::least_time(collective, block, s);
+  if (least) page["bound"] = {{"seconds", least->seconds}, {"exact", least->exact}, {"certificate", least->words}};
   page["candidates"] = ordered_json::array();
   for (const select::Candidate& candidate : all) {
     ordered_json row{{"algorithm", select::name_of_algorithm(candidate.row)}, {"method", candidate.row.method->name}};
@@ -143,21 +159,38 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
       if (candidate.measured) row["measured"] = *candidate.measured;
       row["window"] = select::window_for(candidate.row, block);
       row["width"] = candidate.row.width;
+      if (select::share_of_bound(least, candidate) != "-") row["of_bound"] = least->seconds / candidate.seconds;
     }
     if (&candidate == all.data()) {
       if (const auto links = select::links_alone(candidate, block, s)) row["links_alone"] = *links;
     }
+    if (select::is_synthesised(select::name_of_algorithm(candidate.row))) row["synthesised"] = true;
     row["verdict"] = select::verdict(candidate, all.front());
     page["candidates"].push_back(std::move(row));
   }
   return page.dump(2) + "\n";
 }
 
+/// As if `tutti tune --synth` had made them.
+void synthesise(PricedOn& machine) {
+  if (machine.ranks.size() < 2) throw_error(Code::InvalidArgument, "--synth: it is not known where the ranks stand");
+  Progress progress;
+  select::CostInputs& inputs = machine.made.inputs;
+  const select::SynthesisedText page = synthesise_for(machine.graph, machine.ranks, inputs,
+                                                      [&](const std::string& what) { progress.show("# " + what); });
+  progress.show("# verifying the plans");
+  inputs.synthesised = select::read_synthesised(select::to_text(page), page.key, page.ranks);
+  progress.clear();
+}
+
 void explain(const ExplainOptions& options) {
   const Collective collective = read_collective(options.collective, "");
   auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};
-  const select::MachineInputs machine = machine_of(options);
+  PricedOn known = machine_of(options);
+  if (options.synth) synthesise(known);
+  add_bound(known.graph, known.ranks, collective, known.made.inputs);
+  const select::MachineInputs& machine = known.made;
   const uint64_t block = select::block_bytes(collective, bytes, machine.inputs.ranks);
   const auto all = select::priced_candidates(collective, block, machine.inputs);
   if (all.empty()) {
@@ -186,6 +219,8 @@ void add_explain(CLI::App& app) {
   add_without(*command, options->without);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
+  command->add_flag("--synth", options->synth,
+                    "with plans made for this machine, as `tutti tune --synth` would keep them");
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   add_output(*command, {{".json", "the same", &options->file}});
   command->footer(

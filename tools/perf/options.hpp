@@ -29,7 +29,8 @@ struct PerfOptions {
   int graphs = 0;        ///< with `device`, not 0: the iterations are captured in a graph, which is replayed so often
   bool mapped = false;   ///< buffers are allocated by tuttiMemAlloc
   TimeOf time_of = TimeOf::Slowest;
-  std::string json;  ///< file; empty: none
+  bool bound = false;  ///< the table has the machine's bound
+  std::string json;    ///< file; empty: none
 };
 
 /// One row of the table: equal on all ranks.

@@ -13,6 +13,7 @@
 #include "tools/commands.hpp"
 #include "tools/output_file.hpp"
 #include "tools/perf/bench.hpp"
+#include "tools/perf/bound.hpp"
 #include "tools/perf/estimate.hpp"
 #include "tools/perf/gpu.hpp"
 #include "tools/perf/options.hpp"
@@ -164,7 +165,9 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);
-  Report report(options, places, rows);
+  std::optional<select::KnownBound> bound;
+  if (tells && options.bound) bound = bound_of_run(options, places);
+  Report report(options, places, rows, std::move(bound));
   if (tells) report.header();
   std::optional<Progress> progress;
   if (tells) progress.emplace();
@@ -252,6 +255,9 @@ void add_flags(CLI::App& command, Words& words) {
   command
       .add_option("-a,--average", words.time_of, "time of: 0 rank 0, 1 average, 2 fastest, 3 slowest rank; default 3")
       ->check(CLI::Range(0, 3));
+  command.add_flag("--bound", options.bound,
+                   "beside each size, the busbw that no schedule exceeds on this machine, by its topology "
+                   "(docs/synthesis.md)");
   command.add_option("--json", options.json, "writes the results to a file as well")->type_name("FILE");
   command.add_flag("--launched", words.launched)->group("");
   for (const Foreign& flag : kForeign) {

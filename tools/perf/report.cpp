@@ -40,10 +40,13 @@ std::string half_columns(std::string_view time, std::string_view algbw, std::str
                      kWrongWidth);
 }
 
+/// The busbw of the bound.
+std::string bound_column(std::string_view busbw) { return fmt::format(" {:>{}}", busbw, kSpeedWidth); }
+
 /// The variables that affect calls and are set: "TUTTI_ALGO=all_reduce:ring".
 std::string settings() {
-  constexpr std::string_view kDeciding[] = {"TUTTI_ALGO",         "TUTTI_ARENA", "TUTTI_GROUPS",   "TUTTI_MESSAGE",
-                                            "TUTTI_REPRODUCIBLE", "TUTTI_PLAN",  "TUTTI_TRANSPORT"};
+  constexpr std::string_view kDeciding[] = {"TUTTI_ALGO",         "TUTTI_ARENA", "TUTTI_GROUPS", "TUTTI_MESSAGE",
+                                            "TUTTI_REPRODUCIBLE", "TUTTI_PLAN",  "TUTTI_SYNTH",  "TUTTI_TRANSPORT"};
   std::string text;
   for (const EnvRow& row : env_table()) {
     const bool decides = std::find(std::begin(kDeciding), std::end(kDeciding), row.name) != std::end(kDeciding);
@@ -60,8 +63,9 @@ std::string row_words(const Measurement& m) {
 
 }  // namespace
 
-Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows)
-    : options_(options), places_(std::move(places)) {
+Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows,
+               std::optional<select::KnownBound> bound)
+    : options_(options), places_(std::move(places)), bound_(std::move(bound)) {
   const auto widen = [](size_t& width, const std::string& text) { width = std::max(width, text.size()); };
   for (const PerfRow& row : rows) {
     widen(widths_.size, std::to_string(row.bytes));
@@ -79,6 +83,13 @@ double Report::busbw(const PerfRow& row, const Measurement& m) const {
   return algbw(row, m) * bus_factor(options_.collective, static_cast<int>(places_.size()));
 }
 
+double Report::bound_busbw(const PerfRow& row) const {
+  const double least = bound_ ? bound_->of(row.bytes) : 0;
+  if (least <= 0) return 0;
+  return static_cast<double>(row.bytes) / least / 1e9 *
+         bus_factor(options_.collective, static_cast<int>(places_.size()));
+}
+
 void Report::header() const {
   fmt::print("# tutti {}: {}, {}; {}, {} timed, {} checked, for each size\n", tuttiGetVersion(),
              name_of(options_.collective), counted(places_.size(), "rank"),
@@ -93,6 +104,10 @@ void Report::header() const {
   if (alone()) {
     fmt::print("# One rank sends nothing, so there is no bandwidth. More ranks: --np 2, -t 2, or tutti run -n 2\n");
   }
+  if (options_.bound) {
+    fmt::print("# bound: {}\n",
+               bound_ ? bound_->words : "unknown of this collective, or of ranks that share a core or a GPU");
+  }
   const int half = kTimeWidth + 2 * kSpeedWidth + kWrongWidth + 4;
   fmt::print("#\n#{:>{}}{:>{}}\n", "out-of-place", columns("", "", "", "", "").size() - 1 + half, "in-place", half);
   const auto line = [&](const char* size, const char* count, const char* type, const char* op, const char* root,
@@ -101,6 +116,7 @@ void Report::header() const {
     text[0] = '#';
     fmt::print("{}", text);
     for (int i = 0; i < 2; ++i) fmt::print("{}", half_columns(time, algbw, busbw, wrong));
+    if (options_.bound) fmt::print("{}", bound_column(*busbw == 'b' ? "bound" : busbw));
   };
   line("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#bad");
   fmt::print(" via row\n");
@@ -128,6 +144,7 @@ void Report::row(const PerfRow& row, const Measurement& out_of_place, const std:
   std::string text = columns(std::to_string(row.bytes), std::to_string(row.count), name_of(row.type),
                              redop_of(options_, row), std::to_string(root_of(options_, row)));
   text += half(row, out_of_place) + half(row, in_place);
+  if (options_.bound) text += bound_column(bound_busbw(row) > 0 ? speed_text(bound_busbw(row)) : "N/A");
   text += fmt::format(" {} ", out_of_place.transport);
   // The JSON file has the full name.
   const size_t room = std::max<size_t>(kShortestName, kWidth - std::min(kWidth, text.size()));
@@ -175,6 +192,7 @@ void Report::write_json() const {
             {"average_busbw", bandwidth(average_busbw())},
             {"ranks", json::array()},
             {"results", json::array()}};
+  if (bound_) page["bound"] = {{"certificate", bound_->words}, {"exact", bound_->exact}};
   for (const RankPlace& place : places_) {
     page["ranks"].push_back(
         {{"pid", place.pid}, {"host", place.host}, {"cpu", place.cpu}, {"bound_to", place.bound_to}});
@@ -200,6 +218,7 @@ void Report::write_json() const {
                                {"transport", line.out_of_place.transport},
                                {"out_of_place", measured(line.row, line.out_of_place)},
                                {"in_place", line.in_place ? measured(line.row, *line.in_place) : json(nullptr)}});
+    if (bound_busbw(line.row) > 0) page["results"].back()["bound_busbw"] = bound_busbw(line.row);
   }
   write_file("--json", options_.json, page.dump(2) + "\n");
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "select/synthesised.hpp"
 #include "tools/perf/bench.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
@@ -15,8 +16,9 @@ namespace tutti::tools {
 
 class Report {
  public:
-  /// `rows`: all rows of the run.
-  Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows);
+  /// `rows`: all rows of the run. `bound`: of its collective; none: unknown, or not asked for.
+  Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows,
+         std::optional<select::KnownBound> bound = {});
 
   void header() const;
   /// `in_place` is empty if the collective has no such form.
@@ -35,6 +37,8 @@ class Report {
   bool alone() const { return places_.size() == 1; }
   double algbw(const PerfRow& row, const Measurement& m) const;
   double busbw(const PerfRow& row, const Measurement& m) const;
+  /// That of the bound; 0: unknown.
+  double bound_busbw(const PerfRow& row) const;
   std::string columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,
                       std::string_view root) const;
   std::string half(const PerfRow& row, const std::optional<Measurement>& m) const;
@@ -43,6 +47,7 @@ class Report {
 
   const PerfOptions& options_;
   std::vector<RankPlace> places_;
+  std::optional<select::KnownBound> bound_;
   std::vector<Line> lines_;
   struct {
     size_t size = 6, count = 5, type = 4, op = 5;

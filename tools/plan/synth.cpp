@@ -15,7 +15,9 @@
 #include "tools/perf/options.hpp"
 #include "tools/plan/budget.hpp"
 #include "tools/plan/machine.hpp"
+#include "tools/plan/sizes.hpp"
 #include "tools/sim/scene.hpp"
+#include "tools/synthesis.hpp"
 #include "tools/wrapped.hpp"
 
 namespace tutti::tools {
@@ -27,7 +29,7 @@ struct SynthOptions {
   std::string collective, bytes = "1G", memory = "2G", ranks, file, json, engine = "fair";
   SceneOptions scene;
   int64_t parts = 0;
-  bool only_bound = false, no_sim = false;
+  bool only_bound = false, no_sim = false, sizes = false;
 };
 
 void check_root(const SynthOptions& options, Collective collective, Rank ranks) {
@@ -194,6 +196,20 @@ void write_plan(const SynthOptions& options, const std::vector<plan::RankPlan>& 
   fmt::print("  TUTTI_PLAN={} TUTTI_ORDER=natural runs it{} ({} bytes)\n", options.file, calls, text.size());
 }
 
+/// Plans for calls of all sizes, and which is for which.
+void show_sizes(const SynthOptions& options, Collective collective, const Machine& machine, Budget& budget) {
+  const Rank ranks = options.ranks.empty() ? options.scene.ranks : 0;
+  select::CostInputs inputs = select::inputs_of(machine.graph, ranks).inputs;
+  const select::SynthesisedText page = synthesise_for(
+      machine.graph, machine.nodes, inputs, [&](const std::string& what) { budget.say(what); }, collective);
+  budget.say("verifying the plans");
+  inputs.synthesised = select::read_synthesised(select::to_text(page), page.key, page.ranks);
+  const std::vector<SizeRow> rows = sizes_of_plans(collective, inputs);
+  if (!options.json.empty()) write_file("--json", options.json, json_of(collective, inputs.ranks, rows));
+  fmt::print("\n{}\nTimes are a model's, not measured ones; of the selector, by whose costs communicators choose.\n",
+             text_of(rows));
+}
+
 void run(const SynthOptions& options) {
   const Collective collective = read_collective(options.collective, "");
   const uint64_t bytes = read_call_bytes(options.bytes, "--bytes");
@@ -210,6 +226,7 @@ void run(const SynthOptions& options) {
   const bool tells = options.file != kStandardOutput;
   if (tells) print_bound(scene, network, bound);
   if (options.only_bound) return;
+  if (options.sizes) return show_sizes(options, collective, machine, budget);
   const synth::Synthesis made = synth::synthesize(network, collective,
                                                   {.root = options.scene.root,
                                                    .max_parts = options.parts,
@@ -263,6 +280,7 @@ void add_synth(CLI::App& plan) {
       ->check(CLI::Range(1, 64));
   add_engine(*command, options->engine);
   command->add_flag("--bound", options->only_bound, "says the bound alone; also of all_to_all");
+  command->add_flag("--sizes", options->sizes, "which plan is for which size, from 8 B to 1 GiB, in place of --bytes");
   command->add_flag("--no-sim", options->no_sim, "does not simulate");
   command->add_option("--memory", options->memory, "how much memory it may take; default 2G");
   command->add_option("-o", options->file, "writes the plan; -: to standard output, and nothing else")

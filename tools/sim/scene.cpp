@@ -9,11 +9,11 @@
 #include "base/format.hpp"
 #include "select/calibration.hpp"
 #include "select/deliveries.hpp"
-#include "select/explain.hpp"
 #include "select/job.hpp"
 #include "select/links_alone.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/sim/core_costs.hpp"
+#include "tools/synthesis.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 
@@ -127,6 +127,7 @@ void Scene::take_topology() {
     take_memory(caches.share, footprint_of(collective_, block, ranks(), ranks(), streams), costs);
   }
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
+  add_bound(graph, placed.nodes, collective_, inputs_.inputs);
 }
 
 void Scene::take_this_machine() {
@@ -150,6 +151,8 @@ void Scene::take_this_machine() {
     refine(*measured, footprint_of(collective_, block, ranks, cores, streams), costs);
   }
   machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
+  const topo::Graph graph = select::graph_as_run(ranks, 1);
+  add_bound(graph, graph.ranks, collective_, inputs_.inputs);
 }
 
 std::string Scene::words() const {

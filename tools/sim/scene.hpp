@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "select/explain.hpp"
 #include "select/machine.hpp"
 #include "select/select.hpp"
 #include "sim/simulate.hpp"
@@ -46,6 +47,8 @@ class Scene {
   Rank hosts() const { return inputs_.notes.hosts; }
   /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
   std::string words() const;
+  /// What the call takes at least; none: unknown.
+  std::optional<select::LeastTime> least() const { return select::least_time(collective_, block_, inputs_.inputs); }
   /// As the selector orders them.
   std::vector<select::Candidate> candidates() const;
   /// What links alone take of a call by this candidate, by the selector's formulas; nothing where cores copy.

@@ -125,6 +125,14 @@ std::string why_they_differ(const Row& row, const std::string& engine) {
                      : "    because messages wait for each other on the links that they share\n");
 }
 
+/// "97.3 % of the bound": the least time of the call, and the cut that shows it.
+void print_bound(const Scene& scene, double seconds) {
+  const auto least = scene.least();
+  if (!least) return;
+  fmt::print("  {} of the bound, {} us: {}; {}\n", select::share_of_bound(least, seconds), time_text(least->seconds),
+             least->words, least->exact ? "trees reach it" : "it may be that no schedule reaches it");
+}
+
 void print_one(const Scene& scene, const Row& row, const std::string& engine) {
   const sim::Simulated& s = row.simulated;
   fmt::print("\n{}: {} us, {:.4g} GB/s busbw\n", row.algorithm->name, time_text(s.seconds),
@@ -132,6 +140,7 @@ void print_one(const Scene& scene, const Row& row, const std::string& engine) {
   if (s.interval > 0) fmt::print("  back to back: {} us a call\n", time_text(s.interval));
   fmt::print("  the selector's formula predicts {} us\n", time_text(row.predicted));
   fmt::print("{}", why_they_differ(row, engine));
+  print_bound(scene, s.seconds);
   if (!s.busiest.name.empty()) {
     fmt::print("  busiest: {}, {:.0f} % of its rate, {:.4g} GB\n", s.busiest.name, 100 * s.busiest.share,
                s.busiest.bytes / 1e9);
@@ -140,21 +149,27 @@ void print_one(const Scene& scene, const Row& row, const std::string& engine) {
 }
 
 void print_all(const Scene& scene, const std::vector<Row>& rows) {
-  fmt::print("\n  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", "algorithm", "simulated", "busbw GB/s", "formula", "times",
-             "busiest (times in us)");
+  const auto line = [](const char* mark, auto&&... cells) {
+    fmt::print("{} {:<22}{:>12}{:>12}{:>10}{:>12}  {:>5}  {}\n", mark, cells...);
+  };
+  fmt::print("\n");
+  line(" ", "algorithm", "simulated", "busbw GB/s", "of bound", "formula", "times", "busiest (times in us)");
   for (const Row& row : rows) {
     if (!row.skipped.empty()) {
-      fmt::print("  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", row.algorithm->name, "-", "-", time_text(row.predicted),
-                 "-", row.skipped);
+      line(" ", row.algorithm->name, "-", "-", "-", time_text(row.predicted), "-", row.skipped);
       continue;
     }
     const sim::Simulated& s = row.simulated;
     const double bandwidth = bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds);
     const std::string busiest =
         s.busiest.name.empty() ? "-" : fmt::format("{} {:.0f} %", s.busiest.name, 100 * s.busiest.share);
-    fmt::print("{} {:<22}{:>12}{:>12.4g}{:>12}  {:>5.2f}  {}\n", &row == rows.data() ? "*" : " ", row.algorithm->name,
-               time_text(s.seconds), bandwidth, time_text(row.predicted), s.seconds / rows.front().simulated.seconds,
-               busiest);
+    line(&row == rows.data() ? "*" : " ", row.algorithm->name, time_text(s.seconds), fmt::format("{:.4g}", bandwidth),
+         select::share_of_bound(scene.least(), s.seconds), time_text(row.predicted),
+         fmt::format("{:.2f}", s.seconds / rows.front().simulated.seconds), busiest);
+  }
+  if (const auto least = scene.least()) {
+    fmt::print("\nbound: {}; {}\n", least->words,
+               least->exact ? "trees reach it" : "it may be that no schedule reaches it");
   }
 }
 
@@ -166,6 +181,8 @@ std::string json_text(const Scene& scene, const SimOptions& options, const std::
                     {"ranks", scene.ranks()},
                     {"hosts", scene.hosts()},
                     {"algorithms", ordered_json::array()}};
+  const auto least = scene.least();
+  if (least) page["bound"] = {{"seconds", least->seconds}, {"exact", least->exact}, {"certificate", least->words}};
   for (const Row& row : rows) {
     ordered_json one{{"algorithm", row.algorithm->name}, {"formula_seconds", row.predicted}};
     if (row.links) one["links_alone"] = *row.links;
@@ -178,6 +195,7 @@ std::string json_text(const Scene& scene, const SimOptions& options, const std::
     one["seconds"] = s.seconds;
     if (s.interval > 0) one["interval"] = s.interval;
     one["busbw"] = bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds);
+    if (least && s.seconds > 0) one["of_bound"] = least->seconds / s.seconds;
     one["messages"] = s.messages;
     one["windows"] = s.rounds;
     one["replayed"] = s.replayed;

@@ -203,7 +203,7 @@ Partial read_partial(const std::string& text, const std::string& heading) {
   return partial;
 }
 
-select::CostInputs inputs_on_network(const Partial& known) {
+topo::Graph graph_on_network(const Partial& known) {
   using topo::Figure;
   topo::Graph graph = topo::graph_of_json(known.graph, "the job's topology");
   for (Figure& figure : graph.figures) {
@@ -215,7 +215,11 @@ select::CostInputs inputs_on_network(const Partial& known) {
   }
   if (known.profile.gamma) graph.facts[select::facts::kGamma] = *known.profile.gamma;
   select::add_measured_hosts(graph, known.profile.hosts);
-  select::CostInputs inputs = select::inputs_of(graph, 0, known.inputs->groups).inputs;
+  return graph;
+}
+
+select::CostInputs inputs_on_network(const Partial& known) {
+  select::CostInputs inputs = select::inputs_of(graph_on_network(known), 0, known.inputs->groups).inputs;
   inputs.situation = known.inputs->situation;
   return inputs;
 }

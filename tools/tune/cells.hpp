@@ -70,6 +70,8 @@ Partial read_partial(const std::string& text, const std::string& heading);
 /// Of several hosts, whose graph is known: the network between them, and the order of ranks on it, as communicators
 /// will see them with the profile.
 select::CostInputs inputs_on_network(const Partial& known);
+/// That network.
+topo::Graph graph_on_network(const Partial& known);
 /// As TUTTI_ORDER says it.
 std::string order_text(const plan::RankOrder& order);
 

@@ -29,10 +29,12 @@
 #include "tools/tune/checks.hpp"
 #include "tools/tune/measure.hpp"
 #include "tools/tune/place.hpp"
+#include "tools/tune/synth.hpp"
 #include "tools/tune/timing.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
+#include "topo/graph_json.hpp"
 #include "topo/paths.hpp"
 
 namespace tutti::tools {
@@ -48,7 +50,7 @@ struct TuneOptions {
   std::string device = "host";
   bool on_gpus() const { return device == "cuda"; }
   double within() const { return all ? kAny : kWithin; }
-  bool links_only = false;
+  bool links_only = false, synth = false;
   std::string largest = "256M";
   Sizes sizes;
   std::string output;
@@ -99,8 +101,11 @@ class Tuning {
     if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
     const bool seen = known_.inputs && known_.inputs->groups->ranks() == static_cast<Rank>(ranks_.size());
     if (!seen || (many_hosts_ && known_.graph.empty())) measure_hosts();
+    if (options_.synth && known_.graph.empty()) measure_with_graph("processes");
+    if (options_.synth) make_plans();
     if (options_.links_only) return {};
-    const select::CostInputs inputs = with_links();
+    select::CostInputs inputs = with_links();
+    if (plans_ != nullptr) inputs.synthesised = plans_->plans();
     if (many_hosts_) setenv("TUTTI_ORDER", order_text(inputs.order).c_str(), 1);
     return cells_of(inputs, options_.sizes, options_.within());
   }
@@ -189,21 +194,31 @@ class Tuning {
   }
 
   /// With the job's graph.
-  void measure_hosts() {
+  void measure_hosts() { many_hosts_ ? measure_with_graph("hosts") : measure_links("hosts", ranks_, 1); }
+
+  void measure_with_graph(const std::string& kind) {
     const std::string dump = partial_path_ + ".graph";
-    if (many_hosts_) setenv("TUTTI_TOPO_DUMP_FILE", dump.c_str(), 1);
-    measure_links("hosts", ranks_, 1);
+    setenv("TUTTI_TOPO_DUMP_FILE", dump.c_str(), 1);
+    measure_links(kind, ranks_, 1);
     unsetenv("TUTTI_TOPO_DUMP_FILE");
-    if (!many_hosts_) return;
     OutputFile("", partial_path_, true).write(line_of({{"graph", read_file(dump, kMaxText, true).value_or("")}}));
     unlink(dump.c_str());
     reread();
   }
 
+  /// For the job's graph, as communicators will see it with the profile.
+  void make_plans() {
+    const topo::Graph graph = graph_on_network(known_);
+    plans_ = std::make_unique<TunedPlans>(graph, topo::graph_of_json(known_.graph, "the job's topology"),
+                                          inputs_on_network(known_));
+    fmt::print("{}: {}\n", kSpeaker, plans_->words());
+    std::fflush(stdout);
+  }
+
   /// The machine, as communicators will see it with the profile.
   select::CostInputs with_links() const {
     if (!known_.inputs) throw_error(Code::InternalError, "{}: the ranks have not said what they see", partial_path_);
-    if (!known_.graph.empty()) return inputs_on_network(known_);
+    if (many_hosts_) return inputs_on_network(known_);
     select::CostInputs inputs = *known_.inputs;
     for (const auto& [kind, link] : known_.profile.links) {
       if (kind == "threads") continue;
@@ -281,7 +296,8 @@ class Tuning {
   std::string profile_of_ranks_ = "off";  // TUTTI_PROFILE
   double began_, done_ = 0, all_ = 0;
   Partial known_;
-  int status_ = 0;  // of the last job
+  std::unique_ptr<TunedPlans> plans_;  // null: none are asked for
+  int status_ = 0;                     // of the last job
   Fd folder_;
 };
 
@@ -340,6 +356,9 @@ void add_tune(CLI::App& app, int& status) {
       ->add_flag("--links", options->links_only,
                  "measures the links alone: seconds instead of minutes; the model chooses algorithms by them")
       ->excludes(all);
+  command->add_flag("--synth", options->synth,
+                    "also makes plans for this machine and these ranks, and measures them with the algorithms; "
+                    "communicators choose them where they are faster (docs/synthesis.md)");
   command->add_option("--task", options->task)->group("");
   command->add_option("--threads", options->threads)->group("");
   command->add_flag("--launched", options->launched)->group("");
@@ -361,6 +380,9 @@ void add_tune(CLI::App& app, int& status) {
           Code::InvalidArgument,
           "--device cuda measures the GPUs of this host: leave out --hosts. Between hosts, messages of GPUs take "
           "the network, which `tutti tune --hosts` measures");
+    }
+    if (options->on_gpus() && options->synth) {
+      throw_error(Code::InvalidArgument, "--synth makes plans for calls on host memory: leave out --device cuda");
     }
     check_launcher(options->launcher);
     status = tune(*options);

@@ -127,6 +127,19 @@ TEST(HostileMember, DeeplyNestedTextsAreRejected) {
   EXPECT_TRUE(contains(said, "decision table cannot be read") && contains(said, "nested deeper than 16")) << said;
 }
 
+TEST(HostileMember, SynthesisedPlansThatAreWrongAreRejected) {
+  for (const std::string& text : {std::string("{"), nested(400000), std::string(R"({"format":"tutti-synthesised"})")}) {
+    HostileMember member(0);
+    member.give(pack_fields(report()));
+    member.give("");  // our rank describes its host
+    ConclusionsPage page = conclusion();
+    page.synthesised = text;
+    member.give(pack_fields(page));
+    const std::string said = member.outcome();
+    EXPECT_TRUE(contains(said, "rank 0's synthesised plans cannot be used: ")) << said;
+  }
+}
+
 TEST(HostileMember, AChoiceThatDoesNotExistIsRejected) {
   HostileMember member(0);
   member.give(pack_fields(report()));

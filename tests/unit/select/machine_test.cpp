@@ -124,7 +124,7 @@ TEST(Machine, TooFewRanksAndUnconnectedHostsAreRefused) {
 TEST(Explain, EveryCandidateHasAVerdict) {
   const CostInputs inputs = inputs_here(8, 1).inputs;
   const auto all = candidates(Collective::AllReduce, 1 << 20, inputs);
-  const std::string text = explanation(all, 1 << 20);
+  const std::string text = explanation(all, 1 << 20, inputs);
   for (const Candidate& candidate : all) {
     EXPECT_NE(text.find(candidate.row.algorithm->name), std::string::npos);
     EXPECT_DOUBLE_EQ(candidate.seconds, candidate.predicted.seconds());

@@ -7,7 +7,7 @@ function toJavaScript(formula) {
       .replaceAll('−', '-').replaceAll(' and ', ' && ');
 }
 
-/** Rows that a topology's selector may give instead (Collectives, below). */
+/** Rows that a topology's selector may give instead (SelectedTimes, below). */
 const SELECTED = ['t_tp', 't_cp', 't_ep', 't_rs', 't_ag', 't_pp'];
 
 /** One statement for each name: the first row whose condition holds gives the value. */
@@ -56,7 +56,7 @@ const computeGuess = compile(data.sheets.guess, PARTS);
 const compute = Object.fromEntries(Object.entries(data.sheets).map(([name, sheet]) => [name, compile(sheet, PARTS)]));
 
 /** Times of collectives by the selector, on the topology that the program was given: curves by call and group of ranks. */
-class Collectives {
+class SelectedTimes {
   constructor({first, curves}) {
     this.first = first;
     this.curves = new Map(curves.map((c) => [`${c.call} ${c.ranks} ${c.in_host}`, c.seconds]));
@@ -91,7 +91,7 @@ class Collectives {
     return Object.fromEntries(Object.entries(rows).filter(([, seconds]) => !Number.isNaN(seconds)));
   }
 }
-const collectives = data.calls ? new Collectives(data.calls) : null;
+const collectives = data.calls ? new SelectedTimes(data.calls) : null;
 
 function computeTime(v) {
   const volume = computeVolume(v);

@@ -1,0 +1,101 @@
+#include "tools/synthesis.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "base/format.hpp"
+#include "plan/json.hpp"
+#include "synth/synthesize.hpp"
+#include "tools/small_plans.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr size_t kMaxBoundRanks = 128;  // of more, finding it takes seconds
+
+constexpr Collective kWithBound[] = {Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce,
+                                     Collective::Broadcast, Collective::Reduce,        Collective::AllToAll};
+
+select::KnownBound bound_on(const synth::Network& network, Collective collective) {
+  const synth::Bound bound = synth::bound_of(network, collective);
+  return {.seconds_per_byte = bound.seconds_per_byte(),
+          .seconds = bound.us * 1e-6,
+          .exact = bound.exact,
+          .words = synth::words_of(network, bound)};
+}
+
+constexpr size_t kMaxTexts = select::kMaxSynthesised - (1 << 20);  // bytes of all plans: quotes take room too
+
+/// As many as there is room for.
+void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const select::CostInputs& inputs,
+                     const std::function<void(const std::string&)>& progress, std::optional<Collective> only,
+                     select::SynthesisedText& page) {
+  const auto all = MessageCosts::of(graph, ranks, inputs);
+  if (!all || all->ranks() > kMaxSmallRanks) return;
+  const MessageCosts costs = all->on(inputs.order);
+  size_t bytes = 0;
+  for (const std::string& text : page.plans) bytes += text.size();
+  for (const Collective collective : kWithBound) {
+    if (only && collective != *only) continue;
+    progress(fmt::format("{}: plans for small calls", name_of(collective)));
+    for (const synth::SmallPlan& small : best_small_plans(collective, costs)) {
+      std::string text = plan::to_json(small.plans, fmt::format("{}_{}", select::kSynthesised, small.name));
+      bytes += text.size() + text.size() / 8;
+      if (bytes > kMaxTexts) return;
+      page.plans.push_back(std::move(text));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                              Collective collective, const select::CostInputs& inputs) {
+  if (ranks.size() < 2 || ranks.size() > kMaxBoundRanks) return {};
+  if (std::find(std::begin(kWithBound), std::end(kWithBound), collective) == std::end(kWithBound)) return {};
+  try {
+    select::KnownBound bound = bound_on(synth::network_of(graph, select::nodes_of_plans(graph, ranks, {})), collective);
+    if (const auto costs = MessageCosts::of(graph, ranks, inputs)) {
+      const synth::Postal postal = costs->of_links();
+      const double least = has_root(collective) ? synth::least_latency(postal, 0) : synth::least_latency(postal);
+      bound.seconds = std::max(bound.seconds, least);
+    }
+    return bound;
+  } catch (const Error& error) {
+    if (error.code() != Code::InvalidArgument) throw;
+    return {};
+  }
+}
+
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+               select::CostInputs& inputs) {
+  const auto bound = known_bound(graph, ranks, collective, inputs);
+  if (!bound) return;
+  auto known = inputs.synthesised == nullptr ? std::make_shared<select::Synthesised>()
+                                             : std::make_shared<select::Synthesised>(*inputs.synthesised);
+  known->bounds[collective] = *bound;
+  inputs.synthesised = std::move(known);
+}
+
+select::SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                       const select::CostInputs& inputs,
+                                       const std::function<void(const std::string&)>& progress,
+                                       std::optional<Collective> only) {
+  const std::vector<topo::NodeId> nodes = select::nodes_of_plans(graph, ranks, inputs.order);
+  const synth::Network network = synth::network_of(graph, nodes, synth::Sharing::Allow);
+  select::SynthesisedText page{
+      .key = select::synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
+  for (const Collective collective : kWithBound) {
+    if (only && collective != *only) continue;
+    if (const auto bound = known_bound(graph, ranks, collective, inputs)) page.bounds[collective] = *bound;
+    if (collective == Collective::AllToAll) continue;
+    const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
+    const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});
+    page.plans.push_back(plan::to_json(synth::plans_of(made), select::kSynthesised));
+  }
+  add_small_plans(graph, ranks, inputs, progress, only, page);
+  return page;
+}
+
+}  // namespace tutti::tools

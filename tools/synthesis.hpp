@@ -1,0 +1,33 @@
+// Bounds of a machine and plans made for it, as the decision table and its explanations take them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "select/inputs.hpp"
+#include "select/synthesised.hpp"
+#include "topo/graph.hpp"
+
+namespace tutti::tools {
+
+/// The least time of a collective between ranks on these nodes (by rank); what an empty message takes follows from
+/// `inputs` of the same machine. None where no bound is known: of other collectives, of ranks that share a node, of
+/// very many ranks, and where some rank cannot reach another.
+std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                              Collective collective, const select::CostInputs& inputs);
+
+/// Puts it beside what is known of the machine's plans.
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+               select::CostInputs& inputs);
+
+/// Plans for all collectives that can be synthesised, for large calls and for small ones, drawn on the order of
+/// `inputs`; and the bounds of all that have one. `only`: of this one alone. `progress` is told what is done. Throws
+/// Error(InvalidArgument) for machines that synth::network_of() refuses.
+select::SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                       const select::CostInputs& inputs,
+                                       const std::function<void(const std::string&)>& progress,
+                                       std::optional<Collective> only = {});
+
+}  // namespace tutti::tools

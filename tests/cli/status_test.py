@@ -31,6 +31,15 @@ class Status(unittest.TestCase):
             self.assertIn("4 processes", text)
             self.assertRegex(text, r"world \(\w+\): 4 ranks\n")
 
+    def test_a_launcher_that_serves_its_job_leads_to_its_ranks(self):
+        with Job(*ENDLESS, options=["--restarts", "1"]) as job:
+            launcher = str(job.runs.pid)
+            for asked in [launcher], [str(job.ranks[2])]:
+                self.assertIn("4 processes of its job", tutti("status", *asked).stdout)
+            self.assertEqual(len(tutti("status").stdout.split(f"process {launcher} on")), 1, "it is no job of its own")
+            self.assertIn("4 processes on 1 host", tutti("trace", launcher).stdout)
+            self.assertIn("4 processes", tutti("top", "--times", "1", "--interval", "0.2", launcher).stdout)
+
     def test_a_stopped_rank_is_named(self):
         with Job(*ENDLESS) as job:
             os.kill(job.ranks[2], signal.SIGSTOP)

@@ -20,8 +20,8 @@ def descendants(process):
 class Job:
     """Calls without end, by four processes of `binary` (by default tutti)."""
 
-    def __init__(self, *arguments, binary=None, env=None):
-        self.runs = start("run", "-n", "4", "--no-prefix", "--", binary or TUTTI, *arguments, stdin=subprocess.DEVNULL,
+    def __init__(self, *arguments, binary=None, env=None, options=()):
+        self.runs = start("run", "-n", "4", "--no-prefix", *options, "--", binary or TUTTI, *arguments, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})})
         self.ranks = {}
         until(self.all_ranks_call)

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <exception>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -127,6 +128,17 @@ nlohmann::json ask(uint32_t process, const char* request, const char* answer) {
   refuse(process);
 }
 
+/// Does it answer, and is it a rank of any communicator itself?
+bool has_ranks(uint32_t process) {
+  try {
+    const nlohmann::json page = ask_status(process);
+    const nlohmann::json& processes = page.at("processes");
+    return std::any_of(processes.begin(), processes.end(), [](const auto& one) { return !one.at("ranks").empty(); });
+  } catch (const std::exception&) {  // then it is asked again, and the error told
+    return true;
+  }
+}
+
 }  // namespace
 
 void make_printable(nlohmann::json& value) {
@@ -146,16 +158,18 @@ std::vector<uint32_t> processes_with_status() {
 
 uint32_t process_to_ask(uint32_t process) {
   const std::vector<uint32_t> all = processes_with_status();
-  if (std::find(all.begin(), all.end(), process) != all.end()) return process;
   const auto rank = std::find_if(all.begin(), all.end(), [&](uint32_t one) { return descends(one, process); });
-  return rank == all.end() ? process : *rank;
+  if (rank == all.end()) return process;
+  // A launcher with --restarts answers too, as its job's server, but has no ranks. A rank may have children of its own.
+  const bool answers = std::find(all.begin(), all.end(), process) != all.end();
+  return answers && has_ranks(process) ? process : *rank;
 }
 
 uint32_t any_process_to_ask(uint32_t process) {
   if (process != 0) return process_to_ask(process);
   const std::vector<uint32_t> all = processes_with_status();
   if (all.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
-  return all.front();
+  return process_to_ask(all.front());
 }
 
 nlohmann::json ask_status(uint32_t process) { return ask(process, "job\n", "tutti_status"); }

@@ -10,7 +10,7 @@ namespace tutti::tools {
 /// The processes of this host (and network namespace) that can be asked, in the order of their numbers.
 std::vector<uint32_t> processes_with_status();
 
-/// The process itself, or, of a launcher, one of its ranks.
+/// The process itself, or, of a launcher, also one that serves its job (--restarts), one of its ranks.
 uint32_t process_to_ask(uint32_t process);
 /// The same; of 0 any process of this host. Throws Error(InvalidArgument) if none uses Tutti.
 uint32_t any_process_to_ask(uint32_t process);

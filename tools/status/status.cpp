@@ -30,7 +30,8 @@ void show(const nlohmann::json& page, bool json) {
 /// Each job of this user once.
 void show_all(bool json) {
   std::set<uint32_t> shown;
-  for (const uint32_t process : processes_with_status()) {
+  for (const uint32_t served : processes_with_status()) {
+    const uint32_t process = process_to_ask(served);
     if (shown.contains(process)) continue;
     try {
       const nlohmann::json page = ask_status(process);

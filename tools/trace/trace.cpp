@@ -97,9 +97,7 @@ std::vector<nlohmann::json> pages_of(const std::vector<std::string>& from) {
     for (nlohmann::json& page : traces_in(path)) pages.push_back(std::move(page));
   }
   if (!from.empty()) return pages;
-  const std::vector<uint32_t> all = processes_with_status();
-  if (all.empty()) throw_error(Code::InvalidArgument, "no process of this host could be asked: none uses Tutti now");
-  return traces_of_job(all.front());
+  return traces_of_job(any_process_to_ask(0));
 }
 
 /// Of `tutti train`, or `tutti sim`.

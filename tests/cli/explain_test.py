@@ -82,6 +82,15 @@ class Explain(unittest.TestCase):
         wrong = tutti("explain", "all_to_all", "-n", "4", env={**HERE, "TUTTI_ORDER": "0,1,2,2"})
         self.assertNotEqual(wrong.returncode, 0, "a job would fail, too")
 
+    def test_what_is_forced_and_cannot_be_used_is_the_error_of_a_communicator(self):
+        for json_too in (), ("--json",):
+            done = tutti("explain", "all_reduce", "-n", "4", *json_too, env={**HERE, "HWLOC_SYNTHETIC": "package:1 l3:1 core:8 pu:1",
+                                                                             "TUTTI_ALGO": "all_reduce:hierarchical"})
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("TUTTI_ALGO forces all_reduce:hierarchical, which cannot be used on 4 ranks: all ranks are in one group",
+                          done.stderr)
+            self.assertIn("TUTTI_ALGO forces hierarchical", done.stdout, "the table is there too")
+
     def test_names_the_row_of_the_chosen_one(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)
         self.assertRegex(done.stdout, r"(?m)^  chosen: \w+ by lanes, (one round|rounds of \d+\w?); messages: ")

@@ -1,5 +1,6 @@
 // tutti explain: which algorithm a call gets, and why no other.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -198,8 +199,13 @@ void explain(const ExplainOptions& options) {
   }
   const std::string json = json_text(collective, bytes, machine, all);
   if (!options.file.empty()) write_file("-o", options.file, json);
-  if (options.json) return fmt::print("{}", json);
-  print_text(options, collective, bytes, machine, all);
+  const bool output_taken = options.file == kStandardOutput;
+  if (options.json && !output_taken) fmt::print("{}", json);
+  if (!options.json && !output_taken) print_text(options, collective, bytes, machine, all);
+  if (all.front().rejected.empty()) return;
+  std::fflush(stdout);
+  select::Choices(collective, machine.inputs).row(block, {});  // throws, as where a communicator is made
+  throw_error(Code::Unsupported, "{}: {}", name_of(collective), all.front().rejected);
 }
 
 }  // namespace

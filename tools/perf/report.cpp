@@ -21,8 +21,7 @@ const char* redop_of(const PerfOptions& options, const PerfRow& row) {
 
 int root_of(const PerfOptions& options, const PerfRow& row) { return has_root(options.collective) ? row.root : -1; }
 
-// The table fits into 100 columns. Its columns are nccl-tests', in their order, and two more.
-constexpr size_t kWidth = 100, kShortestName = 8;
+// The table's columns are nccl-tests', in their order, and two more, of which the last is as long as its words.
 constexpr int kTimeWidth = 6, kSpeedWidth = 5, kWrongWidth = 4;
 
 /// With nccl-tests' precision.
@@ -145,11 +144,7 @@ void Report::row(const PerfRow& row, const Measurement& out_of_place, const std:
                              redop_of(options_, row), std::to_string(root_of(options_, row)));
   text += half(row, out_of_place) + half(row, in_place);
   if (options_.bound) text += bound_column(bound_busbw(row) > 0 ? speed_text(bound_busbw(row)) : "N/A");
-  text += fmt::format(" {} ", out_of_place.transport);
-  // The JSON file has the full name.
-  const size_t room = std::max<size_t>(kShortestName, kWidth - std::min(kWidth, text.size()));
-  const std::string name = row_words(out_of_place);
-  fmt::print("{}{}\n", text, name.size() <= room ? name : name.substr(0, room - 1) + "~");
+  fmt::print("{} {} {}\n", text, out_of_place.transport, row_words(out_of_place));
   std::fflush(stdout);
 }
 

@@ -88,6 +88,13 @@ class Lab(unittest.TestCase):
         self.assertNotIn("calls", found)
         self.assertFalse([figure for figure in found["best"]["figures"] if figure["formula"] == "given"])
 
+    def test_what_is_text_alone_writes_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for about in ("--published", "all"), ("--largest",):
+                for option, name in ("--json", "l.json"), ("--html", "l.html"), ("-o", "l.json"):
+                    self.check_error((*about, option, os.path.join(folder, name)), f"{about[0]} prints text and writes no file")
+            self.assertEqual(os.listdir(folder), [])
+
     def test_prints_a_table_of_a_hundred_columns(self):
         for arguments in ((), ("-m", "70b", "-n", "128"), ("-m", "8x7b", "-n", "256", "--all"), ("-m", "405b", "-n", "4096"),
                           ("--params", "1.3b", "-n", "24", "--gpu", "v100", "--schedule", "interleaved"), ("-m", "1t", "-n", "3072", "--all")):

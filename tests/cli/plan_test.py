@@ -13,6 +13,19 @@ from support import TUTTI, main, tutti
 
 
 class Plan(unittest.TestCase):
+    def test_no_file_of_synth_is_left_out_in_silence(self):
+        topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "made.json")
+            for arguments, words in ((("--bound", "-o", made), "-o: with --bound no plan is made; leave one of them out"),
+                                     (("--bound", "--json", made), "which --bound does not make"),
+                                     (("--no-sim", "--json", made), "which --no-sim does not make"),
+                                     (("-o", "-", "--json", made), "-o - is the plan and nothing else")):
+                done = tutti("plan", "synth", "all_gather", "--topo", topology, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(words, done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_lists_every_algorithm_with_its_cost(self):
         with tempfile.TemporaryDirectory() as folder:
             done = tutti("plan", "list", "-n", "4", "--json", folder + "/list.json")

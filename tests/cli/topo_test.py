@@ -21,6 +21,16 @@ def imported(name, *arguments):
 
 
 class Topo(unittest.TestCase):
+
+    def test_tables_that_are_text_alone_write_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for table in ("--weakest",), ("--figures",):
+                for file in ("-o", "t.svg"), ("--svg", "t.svg"), ("--json", "t.json"), ("--json", "-"):
+                    done = imported("nccl-8-gpus-8-nics.xml", *table, file[0], os.path.join(folder, file[1]) if file[1] != "-" else "-")
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    self.assertIn(f"{table[0]} prints a table and writes no file: leave out -o, --svg and --json", done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_shows_this_machine(self):
         done = tutti("topo")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -14,6 +14,14 @@ namespace {
 
 namespace planner = train::planner;
 
+/// Neither is about one plan, which is what files have.
+void refuse_files(const LabOptions& options) {
+  if (!options.published && !options.largest) return;
+  if (options.json.empty() && options.html.empty()) return;
+  throw_error(Code::InvalidArgument, "{} prints text and writes no file: leave out -o, --json and --html",
+              options.published ? "--published" : "--largest");
+}
+
 void plan_training(LabOptions options) {
   if (options.recompute) {
     const std::string& word = *options.recompute;
@@ -22,6 +30,7 @@ void plan_training(LabOptions options) {
     }
     options.fixed.recompute = word == "none" ? 0 : word == "selective" ? 1 : 2;
   }
+  refuse_files(options);
   if (options.published) {
     std::fputs(published_text(*options.published).c_str(), stdout);
     return;

@@ -210,7 +210,20 @@ void show_sizes(const SynthOptions& options, Collective collective, const Machin
              text_of(rows));
 }
 
+/// Files that would not be written.
+void refuse_files(const SynthOptions& options) {
+  const auto refuse = [](const char* option, const char* why) {
+    throw_error(Code::InvalidArgument, "{}: {}; leave one of them out", option, why);
+  };
+  if (options.only_bound && !options.file.empty()) refuse("-o", "with --bound no plan is made");
+  if (options.json.empty()) return;
+  if (options.only_bound) refuse("--json", "it writes the table of simulated plans, which --bound does not make");
+  if (options.no_sim) refuse("--json", "it writes the table of simulated plans, which --no-sim does not make");
+  if (options.file == kStandardOutput) refuse("--json", "-o - is the plan and nothing else");
+}
+
 void run(const SynthOptions& options) {
+  refuse_files(options);
   const Collective collective = read_collective(options.collective, "");
   const uint64_t bytes = read_call_bytes(options.bytes, "--bytes");
   Budget budget(read_call_bytes(options.memory, "--memory"), "tutti plan synth: reading the machine");

@@ -86,7 +86,16 @@ Graph topology_of(const TopoOptions& options) {
   return graph;
 }
 
+/// A list of figures or of losses is text alone.
+void refuse_files(const TopoOptions& options) {
+  if (!options.figures && !options.weakest) return;
+  if (options.svg.empty() && options.json.empty()) return;
+  throw_error(Code::InvalidArgument, "{} prints a table and writes no file: leave out -o, --svg and --json",
+              options.figures ? "--figures" : "--weakest");
+}
+
 void show(const TopoOptions& options) {
+  refuse_files(options);
   if (options.figures) {
     print_figures();
     return;

@@ -152,7 +152,8 @@ void add_info(CLI::App& app) {
   const auto path = std::make_shared<std::string>();
   const auto verbose = std::make_shared<bool>(false);
   command->add_flag("-v,--verbose", *verbose, "the constants too: what decides where nothing was measured here");
-  command->add_option("-o,--json", *path, "writes the same to a file as well")->type_name("FILE");
+  command->add_option("-o,--json", *path, "writes the same to a file as well; -: to standard output instead")
+      ->type_name("FILE");
   command->footer("Example:\n  tutti info --json info.json\n");
   command->callback([path, verbose] {
     ordered_json facts;
@@ -163,16 +164,18 @@ void add_info(CLI::App& app) {
     facts["this process"] = share_facts(machine);
     facts["transports"] = transport_lines();
     facts["calibration"] = calibration_facts();
-    print(facts);
-    facts[kConstants] = constant_facts();
-    if (*verbose) {
-      print({{kConstants, facts[kConstants]}});
-    } else {
-      fmt::print("\n{} constants, used where nothing was measured here: tutti info -v\n", facts[kConstants].size());
+    ordered_json constants = constant_facts();
+    if (*path != kStandardOutput) {
+      print(facts);
+      if (*verbose) {
+        print({{kConstants, constants}});
+      } else {
+        fmt::print("\n{} constants, used where nothing was measured here: tutti info -v\n", constants.size());
+      }
     }
-    if (!path->empty()) {
-      write_file("--json", *path, facts.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-    }
+    if (path->empty()) return;
+    facts[kConstants] = std::move(constants);
+    write_file("--json", *path, facts.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   });
 }
 

@@ -10,6 +10,10 @@ namespace tutti::tools {
 OutputFile::OutputFile(const std::string& option, const std::string& path, bool append)
     : what_(option + (option.empty() ? "" : " ") + path) {
   if (path.empty()) return;
+  if (path == kStandardOutput) {
+    throw_error(Code::InvalidArgument,
+                "{}: this command's text is on standard output, and the file is written meanwhile: name a file", what_);
+  }
   file_.reset(std::fopen(path.c_str(), append ? "ae" : "we"));
   if (file_ == nullptr) fail();
 }

@@ -9,11 +9,13 @@ namespace tutti::tools {
 
 inline constexpr const char* kStandardOutput = "-";
 
-/// A file that is written in parts. Errors name it and its option, also those of a full disk.
+/// A file that is written in parts, beside what the command prints: never the standard output. Errors name it and its
+/// option, also those of a full disk.
 class OutputFile {
  public:
   OutputFile() = default;
-  /// Opens it; path "" is no file. `option` "": errors name the path alone. Throws Error(SystemError).
+  /// Opens it; path "" is no file. `option` "": errors name the path alone. Throws Error(SystemError), and
+  /// Error(InvalidArgument) for kStandardOutput.
   OutputFile(const std::string& option, const std::string& path, bool append);
   explicit operator bool() const { return file_ != nullptr; }
   /// All of it has left this process when it returns. Throws Error(SystemError).

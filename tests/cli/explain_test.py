@@ -91,6 +91,10 @@ class Explain(unittest.TestCase):
                           done.stderr)
             self.assertIn("TUTTI_ALGO forces hierarchical", done.stdout, "the table is there too")
 
+    def test_the_standard_output_is_a_file(self):
+        call = ("explain", "all_reduce", "-n", "2")
+        self.assertEqual(json.loads(tutti(*call, "-o", "-", env=HERE).stdout), json.loads(tutti(*call, "--json", env=HERE).stdout))
+
     def test_names_the_row_of_the_chosen_one(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)
         self.assertRegex(done.stdout, r"(?m)^  chosen: \w+ by lanes, (one round|rounds of \d+\w?); messages: ")

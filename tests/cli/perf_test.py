@@ -70,6 +70,13 @@ class Table(unittest.TestCase):
         done = tutti("perf", "barrier", *QUICK)
         self.assertEqual(rows(done.stdout)[0][13], "none")  # a single rank
 
+    def test_json_on_the_standard_output_is_alone_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "8", *QUICK, "--json", "-", cwd=folder)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row["size"] for row in json.loads(done.stdout)["results"]], [8])
+
     def test_of_every_collective_is_correct_for_any_number_of_ranks(self):
         for collective in COLLECTIVES:
             for ranks in "1", "3":

@@ -74,6 +74,11 @@ class Sim(unittest.TestCase):
             self.assertLessEqual({"send", "receive", "receive and fold"}, set(words))  # the legend
             self.assertTrue(any("not measured" in word for word in words))
 
+
+    def test_a_file_on_the_standard_output_is_alone_there(self):
+        done = tutti("sim", "all_reduce", "--topo", GPUS, "--svg", "-", env=HERE)
+        self.assertTrue(done.stdout.startswith("<svg") and done.stdout.endswith("</svg>\n"), done.stdout[-200:])
+
     def test_takes_the_algorithm_that_is_named(self):
         page = simulated("all_reduce", "--topo", GPUS, "--algo", "swing")
         self.assertEqual([row["algorithm"] for row in page["algorithms"]], ["swing"])

@@ -136,6 +136,11 @@ class Profile(unittest.TestCase):
         self.assertIn("-x TUTTI_ALGO=all_reduce:ring: each measurement sets it", done.stderr)
         self.assertFalse(os.path.exists(path))
 
+    def test_the_standard_output_is_no_place_for_a_profile(self):
+        done = tutti("tune", "--links", "-o", "-", cwd=self.folder.name)
+        self.assertEqual((done.returncode, done.stdout, os.listdir(self.folder.name)), (2, "", []))
+        self.assertIn("-o -: a profile is a file", done.stderr)
+
     def test_hosts_that_cannot_be_tuned_are_refused(self):
         path = os.path.join(self.folder.name, "p.json")
         for hosts, reason in (("localhost", "one rank has nobody to talk to"), ("a:x", "the number of slots must be"),

@@ -161,7 +161,9 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
                 comm.size() - 1);
   }
   const bool tells = comm.rank() == 0;
-  if (tells) OutputFile("--json", options.json, true).close();  // a fault is known at the start, not after the run
+  if (tells && options.json != kStandardOutput) {
+    OutputFile("--json", options.json, true).close();  // a fault is known at the start, not after the run
+  }
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);
@@ -258,7 +260,8 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_flag("--bound", options.bound,
                    "beside each size, the busbw that no schedule exceeds on this machine, by its topology "
                    "(docs/synthesis.md)");
-  command.add_option("--json", options.json, "writes the results to a file as well")->type_name("FILE");
+  command.add_option("--json", options.json, "writes the results to a file as well; -: to standard output instead")
+      ->type_name("FILE");
   command.add_flag("--launched", words.launched)->group("");
   for (const Foreign& flag : kForeign) {
     command

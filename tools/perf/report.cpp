@@ -89,7 +89,10 @@ double Report::bound_busbw(const PerfRow& row) const {
          bus_factor(options_.collective, static_cast<int>(places_.size()));
 }
 
+bool Report::output_taken() const { return options_.json == kStandardOutput; }
+
 void Report::header() const {
+  if (output_taken()) return;
   fmt::print("# tutti {}: {}, {}; {}, {} timed, {} checked, for each size\n", tuttiGetVersion(),
              name_of(options_.collective), counted(places_.size(), "rank"),
              counted(static_cast<uint64_t>(options_.warmup), "warm-up call"), options_.iterations, options_.checks);
@@ -140,6 +143,7 @@ std::string Report::half(const PerfRow& row, const std::optional<Measurement>& m
 
 void Report::row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place) {
   lines_.push_back({row, out_of_place, in_place});
+  if (output_taken()) return;
   std::string text = columns(std::to_string(row.bytes), std::to_string(row.count), name_of(row.type),
                              redop_of(options_, row), std::to_string(root_of(options_, row)));
   text += half(row, out_of_place) + half(row, in_place);
@@ -168,6 +172,7 @@ double Report::average_busbw() const {
 }
 
 void Report::footer() const {
+  if (output_taken()) return;
   fmt::print("# Out of bounds values : {} {}\n", wrong(),
              options_.checks == 0 ? "(not checked)" : (wrong() == 0 ? "OK" : "FAILED"));
   fmt::print("# Avg bus bandwidth    : {}\n", alone() ? "N/A (one rank)" : fmt::format("{:g}", average_busbw()));

@@ -20,6 +20,8 @@ class Report {
   Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows,
          std::optional<select::KnownBound> bound = {});
 
+  /// Does what is written with --json take the standard output, in place of the table?
+  bool output_taken() const;
   void header() const;
   /// `in_place` is empty if the collective has no such form.
   void row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place);

@@ -191,7 +191,7 @@ void write_plan(const SynthOptions& options, const std::vector<plan::RankPlan>& 
                text.size(), plan::kMaxPlanText);
   }
   write_file("-o", options.file, text);
-  if (options.file == kStandardOutput) return;
+  if (options.file == kStandardOutput || options.json == kStandardOutput) return;
   const std::string calls = options.scene.root > 0 ? fmt::format(", for root {}", options.scene.root) : "";
   fmt::print("  TUTTI_PLAN={} TUTTI_ORDER=natural runs it{} ({} bytes)\n", options.file, calls, text.size());
 }
@@ -236,7 +236,7 @@ void run(const SynthOptions& options) {
   Scene scene(collective, bytes, on);
   budget.say("finding the bound");
   const synth::Bound bound = synth::bound_of(network, collective, options.scene.root);
-  const bool tells = options.file != kStandardOutput;
+  const bool tells = options.file != kStandardOutput && options.json != kStandardOutput;
   if (tells) print_bound(scene, network, bound);
   if (options.only_bound) return;
   if (options.sizes) return show_sizes(options, collective, machine, budget);
@@ -250,9 +250,9 @@ void run(const SynthOptions& options) {
   if (tells) print_made(made, bound);
   if (!options.file.empty()) write_plan(options, plans);
   std::vector<ComparedRow> rows;
-  if (!options.no_sim && tells) {
+  if (!options.no_sim && (tells || !options.json.empty())) {
     rows = Comparison(scene, options, budget).rows(algorithm);
-    print_rows(rows, least_seconds(bound, bytes));
+    if (tells) print_rows(rows, least_seconds(bound, bytes));
   }
   if (!options.json.empty()) write_file("--json", options.json, json_text(scene, network, bound, made, rows));
 }

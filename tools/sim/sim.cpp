@@ -232,6 +232,8 @@ void run(const SimOptions& options) {
   const std::string json = json_text(scene, options, rows);
   if (!options.file.empty()) write_file("-o", options.file, json);
   if (options.json) return fmt::print("{}", json);
+  const auto takes_output = [](const std::string& file) { return file == kStandardOutput; };
+  if (takes_output(options.file) || takes_output(options.trace) || takes_output(options.svg)) return;
   const std::string with = options.engine == "simgrid" ? "SimGrid " + sim::simgrid_version()
                            : options.engine == "fair"  ? "max-min fair shares"
                            : sim::simgrid_version().empty()

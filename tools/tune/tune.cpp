@@ -313,6 +313,10 @@ int tune(const TuneOptions& options) {
                : 1;
   }
   refuse_what_changes_times(options.exported);
+  if (options.output == kStandardOutput) {
+    throw_error(Code::InvalidArgument,
+                "-o -: a profile is a file, beside which an interrupted run keeps what it has measured: name one");
+  }
   const std::string path = select::profile_path(options.output.empty() ? env().profile : options.output);
   if (path.empty()) {
     throw_error(Code::InvalidArgument,

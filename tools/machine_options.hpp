@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/rank.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
@@ -41,6 +42,12 @@ inline void add_without(CLI::App& command, std::vector<std::string>& parts) {
       .add_option("--without", parts, "as if it had failed: gpu:3, nic:mlx5_0, link:0-1, of host 2 gpu:2/3; repeatable")
       ->type_name("PART")
       ->allow_extra_args(false);
+}
+
+/// Refuses what changes a topology's file where none is given. Throws Error(InvalidArgument).
+inline void check_has_topology(double nvlink, const std::vector<std::string>& without) {
+  if (nvlink > 0) throw_error(Code::InvalidArgument, "--nvlink: give the topology too, by --topo");
+  if (!without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
 }
 
 /// The topology of `hosts` hosts like that of the file, or like this one ("" for a file), whose GPUs are joined by

@@ -95,6 +95,11 @@ class Explain(unittest.TestCase):
         call = ("explain", "all_reduce", "-n", "2")
         self.assertEqual(json.loads(tutti(*call, "-o", "-", env=HERE).stdout), json.loads(tutti(*call, "--json", env=HERE).stdout))
 
+    def test_nvlink_needs_a_topology(self):
+        done = tutti("explain", "all_reduce", "--nvlink", "300", env=HERE)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--nvlink: give the topology too, by --topo", done.stderr)
+
     def test_names_the_row_of_the_chosen_one(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)
         self.assertRegex(done.stdout, r"(?m)^  chosen: \w+ by lanes, (one round|rounds of \d+\w?); messages: ")

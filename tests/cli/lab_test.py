@@ -95,6 +95,24 @@ class Lab(unittest.TestCase):
                     self.check_error((*about, option, os.path.join(folder, name)), f"{about[0]} prints text and writes no file")
             self.assertEqual(os.listdir(folder), [])
 
+    def test_names_the_option_that_counts_for_nothing(self):
+        topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
+        self.check_error(("--nvlink", "300"), "--nvlink: give the topology too, by --topo")
+        self.check_error(("--hosts", "4"), "--hosts: give the topology too, by --topo")
+        self.check_error(("--gpus", "8", "--topo", topology, "--hosts", "2"), "--gpus 8: the 2 hosts of --topo have 16")
+        self.assertEqual(tutti("lab", "--gpus", "16", "--topo", topology, "--hosts", "2").returncode, 0)
+
+    def test_names_the_option_its_unit_and_whole_numbers(self):
+        self.check_error(("--efficiency", "200"), "--efficiency must be between 0.1 and 100 %, not 200")
+        self.check_error(("--usable", "0"), "--usable must be between 1 and 100 %, not 0")
+        self.check_error(("--gpus", "10000000"), "--gpus must be between 1 and 1048576 GPUs, not 10000000")
+        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host must be between 1 and 1048576 GPUs, not 0")
+
+    def test_gpus_without_products_in_fp8_have_none(self):
+        for gpu in "v100", "a100":
+            self.check_error(("-m", "7b", "-n", "64", "--fp8", "--gpu", gpu), f"--fp8: GPU {gpu} has no matrix products in fp8")
+        self.assertEqual(tutti("lab", "-m", "7b", "-n", "64", "--fp8", "--gpu", "h100").returncode, 0)
+
     def test_prints_a_table_of_a_hundred_columns(self):
         for arguments in ((), ("-m", "70b", "-n", "128"), ("-m", "8x7b", "-n", "256", "--all"), ("-m", "405b", "-n", "4096"),
                           ("--params", "1.3b", "-n", "24", "--gpu", "v100", "--schedule", "interleaved"), ("-m", "1t", "-n", "3072", "--all")):
@@ -166,11 +184,10 @@ class Lab(unittest.TestCase):
         self.check_error(("--memory", "-5"), "--memory takes a number")
         self.check_error(("--params", "7q"), "--params takes a number such as 7b or 350m, not '7q'")
         self.check_error(("--params", "nan"), "--params takes a number")
-        self.check_error(("-n", "0"), "the number of GPUs must be between 1 and")
-        self.check_error(("-n", "-8"), "the number of GPUs must be between 1 and")
-        self.check_error(("--gpus-per-host", "0"), "the number of GPUs of a host must be between")
+        self.check_error(("-n", "0"), "--gpus must be between 1 and")
+        self.check_error(("-n", "-8"), "--gpus must be between 1 and")
+        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host must be between")
         self.check_error(("--inter", "0"), "--inter: the bandwidth between hosts in GB/s must be between 0.001 and 1e+06, not 0")
-        self.check_error(("--efficiency", "200"), "--efficiency: the share of the kernels' rates in % must be between")
         self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads; 2 or 4 would")
         self.check_error(("--mlp", "thin"), "--mlp is one of plain, gated, not 'thin'")
         self.check_error(("--gradients", "f16"), "--gradients is one of bf16, f32, not 'f16'")

@@ -27,6 +27,20 @@ class Ranks(unittest.TestCase):
         self.assertEqual(len(jobs), 1)
         self.assertRegex(jobs.pop(), "^[0-9a-f]{32}/[0-9a-f]{64}$")
 
+    def test_do_not_get_a_variable_that_is_not_set_of_which_a_warning_tells(self):
+        done = tutti("run", "-n", "1", "-x", "MENDED", "-x", "PATH", "-x", "EMPTY=", "--", "true")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("warning"), 1, done.stderr)
+        self.assertIn("-x MENDED: it is not set here, so ranks do not get it; -x MENDED=VALUE sets it", done.stderr)
+
+    def test_numbers_that_cannot_be_are_refused(self):
+        for arguments, words in ((("-np", "2", "--", "true"), "there is no option -np: write -n N or --np N"),
+                                 (("-np", "2", "true"), "there is no option -np: write -n N or --np N"),
+                                 (("-n", "2", "--min-ranks", "3", "--", "true"), "--min-ranks 3: the job has 2 ranks")):
+            done = tutti("run", *arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(words, done.stderr)
+
     def test_of_two_jobs_have_different_secrets(self):
         for name in "TUTTI_JOB", "TUTTI_KEY":
             told = {tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", f"echo ${name}").stdout for _ in range(2)}

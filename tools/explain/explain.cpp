@@ -88,7 +88,7 @@ PricedOn machine_of(const ExplainOptions& options) {
     std::vector<topo::NodeId> places = select::place_ranks(graph, options.ranks).nodes;
     return {std::move(made), std::move(graph), std::move(places)};
   }
-  if (!options.without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
+  check_has_topology(options.nvlink, options.without);
   if (options.device == "cuda") return machine_of_gpus(options);
   const Rank ranks = options.ranks > 0 ? options.ranks : 2 * options.hosts;
   if (ranks < options.hosts) {

@@ -135,9 +135,39 @@ void take_topology(const LabOptions& o, planner::Cluster& cluster) {
   cluster.bandwidth_out = 1 / outside.beta;
 }
 
+/// What the planner would refuse too, but by its own words and units, and options that count for nothing.
+void check_cluster(const LabOptions& o) {
+  static constexpr int64_t kMaxGpus = 1 << 20;
+  const auto share = [](const char* option, const std::optional<double>& percent, double least) {
+    if (!percent || (*percent >= least && *percent <= 100)) return;
+    throw_error(Code::InvalidArgument, "{} must be between {} and 100 %, not {}", option, least, *percent);
+  };
+  const auto number = [](const char* option, const std::optional<int64_t>& gpus) {
+    if (!gpus || (*gpus >= 1 && *gpus <= kMaxGpus)) return;
+    throw_error(Code::InvalidArgument, "{} must be between 1 and {} GPUs, not {}", option, kMaxGpus, *gpus);
+  };
+  share("--usable", o.usable, 1), share("--efficiency", o.efficiency, 0.1), share("--contention", o.contention, 0);
+  number("--gpus", o.gpus), number("--gpus-per-host", o.gpus_per_host);
+  if (o.fp8 && o.gpu && (*o.gpu == "v100" || *o.gpu == "a100")) {
+    throw_error(Code::InvalidArgument,
+                "--fp8: GPU {} has no matrix products in fp8; l40s, h100 and later ones have them", *o.gpu);
+  }
+  if (!o.topology.empty()) return;
+  check_has_topology(o.nvlink, {});
+  if (o.hosts > 1)
+    throw_error(Code::InvalidArgument,
+                "--hosts: give the topology too, by --topo; without one, -n says "
+                "how many GPUs there are, and --gpus-per-host how many a host has");
+}
+
 planner::Cluster cluster_of(const LabOptions& o) {
   planner::Cluster cluster = named(planner::named_clusters(), o.gpu.value_or("h100"), "--gpu").cluster;
+  check_cluster(o);
   if (!o.topology.empty()) take_topology(o, cluster);
+  if (o.gpus && o.hosts > 1 && *o.gpus != cluster.gpus) {
+    throw_error(Code::InvalidArgument, "--gpus {}: the {} hosts of --topo have {}; leave out --gpus or --hosts",
+                *o.gpus, o.hosts, cluster.gpus);
+  }
   cluster.gpus = o.gpus.value_or(cluster.gpus);
   cluster.gpus_per_host = o.gpus_per_host.value_or(cluster.gpus_per_host);
   if (o.memory) cluster.memory = read_memory(*o.memory, "--memory");

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <memory>
 
+#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "tools/check/check.hpp"
@@ -91,6 +93,15 @@ void check_variable(const std::string& text) {
   throw_error(Code::InvalidArgument, "-x '{}': write NAME, or NAME=VALUE", text);
 }
 
+/// A variable that is not set here reaches no rank.
+void warn_of_unset(const std::vector<std::string>& exported) {
+  for (const std::string& variable : exported) {
+    if (variable.find('=') != std::string::npos || std::getenv(variable.c_str()) != nullptr) continue;
+    fmt::print(stderr, "tutti run: warning: -x {}: it is not set here, so ranks do not get it; -x {}=VALUE sets it\n",
+               variable, variable);
+  }
+}
+
 /// Refuses words that contradict each other.
 void check_words(const RunOptions& options) {
   const bool has_program = !options.job.program.empty();
@@ -114,6 +125,7 @@ void check_words(const RunOptions& options) {
                 options.check ? "--check" : "--keep-going");
   }
   for (const std::string& variable : options.job.exported) check_variable(variable);
+  warn_of_unset(options.job.exported);
   check_launcher(options.job.launcher);
 }
 
@@ -131,6 +143,10 @@ int run(RunOptions& options, const std::vector<std::string>& words) {
   const std::string here = host_name();
   const std::vector<Cores> cores = usable_cores();
   job.ranks = placed(options, here, cores.size());
+  if (static_cast<size_t>(options.min_ranks) > job.ranks.size()) {
+    throw_error(Code::InvalidArgument, "--min-ranks {}: the job has {}", options.min_ranks,
+                counted(job.ranks.size(), "rank"));
+  }
   set_meeting_point(job, options.port, here);
   name_job(job);
   resolve_meeting_point(job);

@@ -131,7 +131,7 @@ void Scene::take_topology() {
 }
 
 void Scene::take_this_machine() {
-  if (!options_.without.empty()) throw_error(Code::InvalidArgument, "--without: give the topology too, by --topo");
+  check_has_topology(options_.nvlink, options_.without);
   if (options_.hosts > 1) {
     throw_error(Code::InvalidArgument, "--hosts {}: give the hosts' topology too, by --topo (`tutti topo --json FILE`)",
                 options_.hosts);

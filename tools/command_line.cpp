@@ -38,8 +38,15 @@ std::string wrong_word(const CLI::App& command) {
                      fmt::join(commands, ", "));
 }
 
+/// What is written as for mpirun, in place of CLI11's error; "": nothing.
+std::string mpirun_words(const CLI::App& command, const std::vector<std::string>& arguments) {
+  const CLI::Option* const ranks = command.get_option_no_throw("--np");
+  if (ranks == nullptr || std::find(arguments.begin(), arguments.end(), "-np") == arguments.end()) return "";
+  return fmt::format("there is no option -np: write {}--np N", ranks->check_sname("n") ? "-n N or " : "");
+}
+
 /// Prints CLI11's error on stderr, or what --help or --version asked for on stdout.
-int explain(const CLI::App& app, const CLI::ParseError& error) {
+int explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const CLI::App* command = &app;
   std::string name = "tutti";
@@ -47,7 +54,8 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
     command = command->get_subcommands().front();
     name += " " + command->get_name();
   }
-  const std::string wrong = wrong_word(*command);
+  std::string wrong = mpirun_words(*command, arguments);
+  if (wrong.empty()) wrong = wrong_word(*command);
   std::fprintf(stderr, "%s: %s\nSee %s --help.\n", name.c_str(), wrong.empty() ? error.what() : wrong.c_str(),
                name.c_str());
   return kUsage;
@@ -115,7 +123,7 @@ int obey(std::vector<std::string> arguments, AddCommands add) {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    return explain(app, error);
+    return explain(app, error, whole);
   }
   return status;
 }

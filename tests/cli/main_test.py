@@ -2,10 +2,11 @@
 
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from support import TUTTI, main, tutti
+from support import LIMIT, TUTTI, main, tutti
 
 COMMANDS = ("perf", "run", "status", "top", "trace", "watch", "plan", "topo", "explain", "tune", "train", "lab", "info", "env")
 
@@ -26,6 +27,13 @@ class Main(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"^tutti \d+\.\d+\.\d+\n$")
         self.assertEqual(done.stdout, tutti("--version").stdout)
+
+    def test_tidy_tells_how_it_is_called_before_it_does_anything(self):
+        tidy = pathlib.Path(__file__).resolve().parents[2] / "tools" / "tidy"
+        for arguments, status in (["--help"], 0), ([], 2):
+            done = subprocess.run([tidy, *arguments], capture_output=True, text=True, timeout=LIMIT, env={"PATH": "/usr/bin:/bin"})
+            self.assertEqual((done.returncode, done.stderr), (status, ""))
+            self.assertIn("tools/tidy CLANG_TIDY [FILE…]", done.stdout)
 
     def test_names_an_unknown_word(self):
         for arguments, words in (

@@ -140,9 +140,13 @@ class Train(unittest.TestCase):
     def test_says_what_is_wrong_once_and_before_ranks_start(self):
         for arguments, text in ((("-n", "1", "--tp", "65536", "--pp", "65536"), "pp 65536 x cp 1 x ep 1 x tp 65536"),
                                 (("-n", "3"), "dp 3 x ep 1 x 1 micro-batches: 15 or 18 can"),
+                                (("-n", "4", "--min-ranks", "2"),
+                                 "of the 3 ranks that --min-ranks 2 allows: the batch of 16 sequences cannot be divided by dp 3 x "
+                                 "ep 1 x 1 micro-batches: 15 or 18 can; --batch 24 can be divided by 2 to 4 ranks"),
                                 (("-n", "2", "--heads", "5"), "the number of heads (5) does not divide the width (64)"),
                                 (("-n", "2", "--svg", "/nowhere/x"), "--svg /nowhere/x: No such file or directory"),
                                 (("-n", "2", "--json", "/nowhere/x"), "--json /nowhere/x: No such file or directory"),
+                                (("-n", "2", "--json", "-"), "--json -: this command's text is on standard output"),
                                 (("-n", "2", "--trace", "/nowhere/x.svg"), "--trace /nowhere/x.svg: No such file"),
                                 (("-n", "2", "--save", self.text), "is a file: checkpoints need a folder"),
                                 (("-n", "2", "--text", self.text, "--length", "100000"), "a sequence of 100000 needs"),

@@ -219,4 +219,43 @@ void check_run(const TrainFlags& flags, int ranks) {
   train::Corpus::read(flags.text).sequence(0, 0, 0, options.model.length, tokens.data(), targets.data());
 }
 
+namespace {
+
+/// The least batch, not below the one given, that so many ranks, and each number up to --min-ranks, can divide; 0: none
+/// was found.
+size_t common_batch(const TrainFlags& flags) {
+  constexpr size_t kTries = 1000;
+  for (size_t batch = flags.options.batch; batch < flags.options.batch + kTries; ++batch) {
+    bool all = true;
+    for (int ranks = flags.min_ranks; all && ranks <= flags.processes; ++ranks) {
+      TrainFlags other = flags;
+      other.options.batch = batch;
+      try {
+        train::check_options(options_for(other, ranks), ranks);
+      } catch (const Error&) {
+        all = false;
+      }
+    }
+    if (all) return batch == flags.options.batch ? 0 : batch;  // if so, something else is wrong
+  }
+  return 0;
+}
+
+}  // namespace
+
+void check_fewer(const TrainFlags& flags) {
+  for (int ranks = flags.min_ranks; ranks > 0 && ranks < flags.processes; ++ranks) {
+    try {
+      check_run(flags, ranks);
+    } catch (const Error& error) {
+      const size_t batch = common_batch(flags);
+      throw_error(
+          error.code(), "of the {} ranks that --min-ranks {} allows: {}{}", ranks, flags.min_ranks, error.what(),
+          batch == 0
+              ? ""
+              : fmt::format("; --batch {} can be divided by {} to {} ranks", batch, flags.min_ranks, flags.processes));
+    }
+  }
+}
+
 }  // namespace tutti::tools

@@ -38,5 +38,7 @@ train::TrainOptions options_for(const TrainFlags& flags, int ranks);
 void check_files(const TrainFlags& flags);
 /// Before this command starts `ranks` ranks: what else they would each complain of.
 void check_run(const TrainFlags& flags, int ranks);
+/// The same for each smaller number that --min-ranks allows.
+void check_fewer(const TrainFlags& flags);
 
 }  // namespace tutti::tools

@@ -60,7 +60,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
     if (!flags->launched && !elastic) check_files(*flags);
     if (flags->processes > 0 && !flags->launched) {
       check_run(*flags, flags->processes);
-      for (int ranks = flags->min_ranks; ranks > 0 && ranks < flags->processes; ++ranks) check_run(*flags, ranks);
+      check_fewer(*flags);
       Job job = job_of_self("tutti train", arguments, place_here(flags->processes), 1);
       if (flags->restarts > 0 || flags->min_ranks > 0) {
         job.restarts = std::make_shared<Restarts>(job, flags->restarts, flags->min_ranks);

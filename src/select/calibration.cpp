@@ -7,6 +7,7 @@
 #include "base/format.hpp"
 #include "base/shallow_json.hpp"
 #include "exec/store_choice.hpp"
+#include "select/plausible.hpp"
 
 namespace tutti::select {
 namespace {
@@ -106,28 +107,27 @@ Calibration best_of(const Calibration& a, const Calibration& b) {
 }
 
 std::string implausible(const Calibration& m) {
-  const auto outside = [](double value, double least, double most) { return !(value >= least && value <= most); };
-  if (outside(m.near_line, 3e-9, 2e-6) || outside(m.far_line, 3e-9, 2e-6)) {
+  if (!kLineSeconds.hold(m.near_line) || !kLineSeconds.hold(m.far_line)) {
     return fmt::format("a cache line's way of {:.0f} and {:.0f} ns", m.near_line * 1e9, m.far_line * 1e9);
   }
-  if (outside(m.thread_switch, 0.05e-6, 50e-6))
+  if (!kSwitchSeconds.hold(m.thread_switch))
     return fmt::format("a switch of threads in {:.1f} us", m.thread_switch * 1e6);
   for (const auto* times : {&m.write, &m.write_past, &m.read_past, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.fold,
                             &m.stored, &m.streamed}) {
     for (size_t i = 0; i < times->size(); ++i) {
       const double rate = static_cast<double>(Calibration::kSizes[i]) / (*times)[i];
-      if (outside(rate, 0.3e9, 500e9))
+      if (!kCopyRate.hold(rate))
         return fmt::format("copies of {} bytes at {:.2g} GB/s", Calibration::kSizes[i], rate / 1e9);
       // A longer copy takes longer.
       if (i > 0 && (*times)[i] < (*times)[i - 1])
         return fmt::format("{} bytes copied faster than fewer", Calibration::kSizes[i]);
     }
   }
+  constexpr Limits kBeyond{2e-12, 10e-9};  // seconds a byte
   for (const double each : {m.beyond_stored, m.beyond_streamed}) {
-    if (each != 0 && outside(each, 2e-12, 10e-9))
-      return fmt::format("copies beyond the caches at {:.2g} GB/s", 1e-9 / each);
+    if (each != 0 && !kBeyond.hold(each)) return fmt::format("copies beyond the caches at {:.2g} GB/s", 1e-9 / each);
   }
-  if (outside(m.took, 0, 1)) return fmt::format("a calibration of {:.2g} s", m.took);
+  if (!Limits{0, 1}.hold(m.took)) return fmt::format("a calibration of {:.2g} s", m.took);
   return "";
 }
 

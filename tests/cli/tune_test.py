@@ -136,6 +136,14 @@ class Profile(unittest.TestCase):
         self.assertIn("-x TUTTI_ALGO=all_reduce:ring: each measurement sets it", done.stderr)
         self.assertFalse(os.path.exists(path))
 
+    def test_links_whose_figures_cannot_be_right_are_not_written(self):
+        path = os.path.join(self.folder.name, "p.json")
+        done = tutti("tune", "--links", "-o", path, env={"TUTTI_FAULT": "delay=200us"})
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, r"links between threads cannot be measured now: the best of several tries shows an empty "
+                                      r"message in [\d.e+]+ us. Nothing is written")
+        self.assertFalse(os.path.exists(path))
+
     def test_the_standard_output_is_no_place_for_a_profile(self):
         done = tutti("tune", "--links", "-o", "-", cwd=self.folder.name)
         self.assertEqual((done.returncode, done.stdout, os.listdir(self.folder.name)), (2, "", []))

@@ -1,6 +1,7 @@
 #include "tools/tune/measure.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/bytes.hpp"
@@ -9,6 +10,7 @@
 #include "base/private_file.hpp"
 #include "capi/handles.hpp"
 #include "select/measured_on.hpp"
+#include "select/plausible.hpp"
 #include "tools/gather.hpp"
 #include "tools/output_file.hpp"
 #include "tools/perf/estimate.hpp"
@@ -132,34 +134,63 @@ std::string transport_to(Communicator& comm, int peer, std::vector<float>& data)
   return info.transport;
 }
 
-/// α and β of the slowest pair of ranks on this host.
-select::MeasuredLink slowest_link(Communicator& comm) {
-  std::vector<float> data(kLong, 1);
-  select::MeasuredLink slowest;
-  for (int peer = 1; peer < comm.size(); ++peer) {
-    const double small = one_way(comm, peer, data, 1), large = one_way(comm, peer, data, kLong);
-    slowest.alpha = std::max(slowest.alpha, small);
-    slowest.beta = std::max({slowest.beta, 1e-13, (large - small) / static_cast<double>(kLong * sizeof(float))});
-  }
-  return slowest;
-}
+/// What the links of this host take: the best of several tries, for others may have had the cores meanwhile.
+class LinkBench {
+ public:
+  explicit LinkBench(Communicator& comm)
+      : comm_(comm),
+        data_(kLong, 1),
+        ranks_(static_cast<size_t>(comm.size())),
+        small_(ranks_, kNever),
+        large_(ranks_, kNever) {}
 
-/// Seconds per byte: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
-double gamma_of(Communicator& comm) {
-  constexpr size_t kFolded = 16 << 10;
-  const auto ranks = static_cast<size_t>(comm.size());
-  std::vector<float> data(kFolded), blocks(ranks * kFolded, 1), others(ranks * kFolded);
-  const double reduce = time_of(
-      comm, repeated([&] {
-        check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm.handle(), nullptr));
-      }));
-  const double exchange =
-      time_of(comm, repeated([&] {
-                check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm.handle(), nullptr));
-              }));
-  const double folded = static_cast<double>(comm.size() - 1) * kFolded * sizeof(float);
-  return std::max(0.0, (reduce - exchange) / folded);
-}
+  void measure(double sharing) {
+    for (size_t peer = 1; peer < ranks_; ++peer) {
+      small_[peer] = std::min(small_[peer], one_way(comm_, static_cast<int>(peer), data_, 1));
+    }
+    if (!select::message_seconds(sharing).hold(slowest().alpha)) return;  // then long ones tell nothing
+    for (size_t peer = 1; peer < ranks_; ++peer) {
+      large_[peer] = std::min(large_[peer], one_way(comm_, static_cast<int>(peer), data_, kLong));
+    }
+  }
+
+  /// Seconds per byte: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
+  double gamma() {
+    fold();
+    return (reduce_ - exchange_) / (static_cast<double>(ranks_ - 1) * kFolded * sizeof(float));
+  }
+
+  /// α and β of the slowest pair of ranks. A long message in less time than a short one has none of a β.
+  select::MeasuredLink slowest() const {
+    select::MeasuredLink slowest;
+    for (size_t peer = 1; peer < ranks_; ++peer) {
+      slowest.alpha = std::max(slowest.alpha, small_[peer]);
+      slowest.beta = std::max(slowest.beta, (large_[peer] - small_[peer]) / static_cast<double>(kLong * sizeof(float)));
+    }
+    return slowest;
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static constexpr size_t kFolded = 16 << 10;  // elements
+
+  void fold() {
+    std::vector<float> data(kFolded), blocks(ranks_ * kFolded, 1), others(ranks_ * kFolded);
+    tuttiComm_t const comm = comm_.handle();
+    const auto reduce = repeated(
+        [&] { check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm, nullptr)); });
+    const auto exchange =
+        repeated([&] { check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm, nullptr)); });
+    reduce_ = std::min(reduce_, time_of(comm_, reduce));
+    exchange_ = std::min(exchange_, time_of(comm_, exchange));
+  }
+
+  Communicator& comm_;
+  std::vector<float> data_;
+  size_t ranks_;
+  std::vector<double> small_, large_;  // seconds, by peer of rank 0
+  double reduce_ = kNever, exchange_ = kNever;
+};
 
 /// The machines of all ranks; read_partial() keeps each kind once.
 void write_machines(Communicator& comm, const std::string& results) {
@@ -203,13 +234,23 @@ void measure_network(Communicator& comm, const Task& task) {
 
 void measure_links(Communicator& comm, const Task& task) {
   if (task.links == "hosts") return measure_network(comm, task);
-  const select::MeasuredLink link = slowest_link(comm);
-  const double gamma = gamma_of(comm);
+  constexpr int kTries = 5;
+  const select::CostInputs& inputs = capi::communicator_of(comm.handle())->inputs();
+  LinkBench bench(comm);
+  std::string why;
+  for (int i = 0; i < kTries && (i == 0 || !why.empty()); ++i) {  // times are the slowest rank's: all see the same
+    bench.measure(inputs.oversubscription);
+    why = select::implausible(bench.slowest(), inputs.oversubscription);
+  }
+  const bool folds = task.links == "processes" && why.empty();
+  double gamma = 0;
+  for (int i = 0; folds && i < kTries && !select::is_plausible_fold(gamma); ++i) gamma = bench.gamma();
   if (comm.rank() != 0) return;
   OutputFile results("", task.results, true);
-  results.write(line_of("link", task.links, link));
-  if (task.links == "processes") results.write(line_of({{"gamma", gamma}}));
-  if (task.links == "processes") results.write(line_of(capi::communicator_of(comm.handle())->inputs()));
+  if (!why.empty()) return results.write(line_of_refused(task.links, why));
+  results.write(line_of("link", task.links, bench.slowest()));
+  if (select::is_plausible_fold(gamma)) results.write(line_of({{"gamma", gamma}}));
+  if (folds) results.write(line_of(inputs));
 }
 
 /// On each other host, its first rank writes the profile.

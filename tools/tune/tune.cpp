@@ -191,6 +191,13 @@ class Tuning {
     Task task = plain_task();
     task.links = kind;
     start(task, ranks, threads);
+    const auto refused = known_.refused.find(kind);
+    if (refused == known_.refused.end() || known_.profile.links.count(kind) > 0) return;
+    throw_error(
+        Code::SystemError,
+        "links between {} cannot be measured now: the best of several tries shows {}. Nothing is written: leave "
+        "the machine to this command, which goes on where it was",
+        kind, refused->second);
   }
 
   /// With the job's graph.
@@ -274,6 +281,7 @@ class Tuning {
       return;
     }
     for (const auto& [kind, link] : profile.links) tell(kind, link);
+    if (!profile.gamma) fmt::print("  folding: as long as copying, as far as could be measured; γ is the model's\n");
     for (const std::string& line : select::lines_of(known_.profile.hosts)) fmt::print("  {}\n", line);
   }
 

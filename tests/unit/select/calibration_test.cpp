@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "select/plausible.hpp"
+
 namespace tutti::select {
 namespace {
 
@@ -175,6 +177,20 @@ TEST(Calibration, FiguresOfABusyMachineAreRefused) {
   m = ordinary();
   m.thread_switch = std::nan("");
   EXPECT_NE(implausible(m), "");
+}
+
+TEST(Calibration, LinksOfABusyMachineAreRefused) {
+  const MeasuredLink ordinary{3e-7, 1e-10};
+  EXPECT_EQ(implausible(ordinary, 1), "");
+  EXPECT_EQ(implausible({2e-3, 1e-10}, 1), "an empty message in 2e+03 us");
+  EXPECT_EQ(implausible({3e-7, 1e-13}, 1), "messages at 1e+04 GB/s");
+  EXPECT_NE(implausible({3e-7, 0}, 1), "") << "a long message as fast as a short one";
+  EXPECT_NE(implausible({3e-7, -1e-10}, 1), "");
+  EXPECT_NE(implausible({std::nan(""), 1e-10}, 1), "");
+  EXPECT_NE(implausible({120e-6, 1e-10}, 2), "");
+  EXPECT_EQ(implausible({120e-6, 1e-10}, 4), "") << "four ranks on a core wait for each other";
+  EXPECT_TRUE(is_plausible_fold(1e-11));
+  for (const double gamma : {0.0, -1e-11, 1e-13, 1e-7}) EXPECT_FALSE(is_plausible_fold(gamma)) << gamma;
 }
 
 TEST(Calibration, OneCoreIsNotMeasured) { EXPECT_FALSE(calibrate({0})); }

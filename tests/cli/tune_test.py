@@ -127,7 +127,8 @@ class Profile(unittest.TestCase):
 
     def test_what_changes_times_is_refused(self):
         path = os.path.join(self.folder.name, "p.json")
-        for name, value in (("TRANSPORT", "tcp"), ("GROUPS", "1"), ("REPRODUCIBLE", "1"), ("THREADS", "2")):
+        for name, value in (("TRANSPORT", "tcp"), ("GROUPS", "1"), ("REPRODUCIBLE", "1"), ("THREADS", "2"), ("CMA", "off"),
+                            ("MESSAGE", "4K"), ("ARENA", "1M")):
             done = tutti("tune", "-e", "8", "-o", path, env={f"TUTTI_{name}": value})
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(f"TUTTI_{name}={value} would be measured", done.stderr)

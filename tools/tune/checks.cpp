@@ -14,7 +14,8 @@ namespace tutti::tools {
 void refuse_what_changes_times(const std::vector<std::string>& exported) {
   const auto changes_times = [](std::string_view name) {
     constexpr std::string_view kNames[] = {"TUTTI_TRANSPORT",    "TUTTI_GROUPS",  "TUTTI_PLAN",  "TUTTI_METHOD",
-                                           "TUTTI_REPRODUCIBLE", "TUTTI_THREADS", "TUTTI_ORDER", "TUTTI_SYNTH"};
+                                           "TUTTI_REPRODUCIBLE", "TUTTI_THREADS", "TUTTI_ORDER", "TUTTI_CMA",
+                                           "TUTTI_MESSAGE",      "TUTTI_ARENA",   "TUTTI_SYNTH"};
     return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
   };
   for (const std::string& variable : exported) {

@@ -91,6 +91,12 @@ class Explain(unittest.TestCase):
                           done.stderr)
             self.assertIn("TUTTI_ALGO forces hierarchical", done.stdout, "the table is there too")
 
+    def test_says_why_no_gpu_is_seen(self):
+        done = tutti("explain", "all_reduce", "--device", "cuda", "-n", "4", env=HERE)
+        if done.returncode == 0:
+            self.skipTest("this machine has a GPU")
+        self.assertRegex(done.stderr, r"no GPU is seen here: .*\w+; --topo FILE tells of another machine")
+
     def test_the_standard_output_is_a_file(self):
         call = ("explain", "all_reduce", "-n", "2")
         self.assertEqual(json.loads(tutti(*call, "-o", "-", env=HERE).stdout), json.loads(tutti(*call, "--json", env=HERE).stdout))

@@ -74,6 +74,10 @@ class Sim(unittest.TestCase):
             self.assertLessEqual({"send", "receive", "receive and fold"}, set(words))  # the legend
             self.assertTrue(any("not measured" in word for word in words))
 
+    def test_says_how_many_of_the_windows_asked_for_there_are(self):
+        for width, words in (("16", "8 of the 16 windows asked for at a time"), ("4", ", 4 windows at a time")):
+            done = tutti("sim", "all_reduce", "--bytes", "1M", "--topo", GPUS, "--width", width, env=HERE)
+            self.assertIn(words, done.stdout)
 
     def test_a_file_on_the_standard_output_is_alone_there(self):
         done = tutti("sim", "all_reduce", "--topo", GPUS, "--svg", "-", env=HERE)
@@ -90,6 +94,9 @@ class Sim(unittest.TestCase):
                                  (("all_reduce", "--algo", "hierarchical"), "all ranks are in one group"),
                                  (("all_reduce", "--bytes", "x"), "--bytes x"),
                                  (("all_reduce", "--hosts", "4"), "--topo"),
+                                 (("all_reduce", "--nvlink", "300"), "--nvlink: give the topology too, by --topo"),
+                                 (("all_reduce", "--width", "3"), "--width 3: it is of programs of GPUs"),
+                                 (("all_reduce", "-o", "-"), "an ending says what is written, and - has none"),
                                  (("all_reduce", "--engine", "ns3"), "ns3")):
             done = tutti("sim", *arguments, env=HERE)
             self.assertEqual(done.returncode, 2, arguments)

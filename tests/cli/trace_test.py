@@ -34,6 +34,17 @@ class Trace(unittest.TestCase):
             self.assertRegex(text, r"world, all_reduce: \d+ calls by 4 ranks in ")
             self.assertRegex(text, r"\n  rank 1 came last in \d+ %, by \d\.\d ms in the median: the others lost \d+ % of")
 
+    def test_a_wait_that_still_lasts_counts(self):
+        with Job(*ENDLESS) as job:
+            os.kill(job.ranks[2], signal.SIGSTOP)
+
+            def waiting():
+                done = tutti("trace", "--json", str(job.ranks[1]))
+                ranks = json.loads(done.stdout)["ranks"] if done.returncode == 0 else []
+                return [one for one in ranks if (one["title"], one["rank"]) == ("world", 1) and one["waiting_seconds"] > 1.5]
+
+            self.assertTrue(until(waiting), "no rank has waited so long before")
+
     def test_files_say_the_same_again(self):
         events, picture = str(self.folder / "job.trace"), str(self.folder / "job.json")
         with Job(*ENDLESS) as job:

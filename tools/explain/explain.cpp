@@ -24,6 +24,7 @@
 #include "tools/synthesis.hpp"
 #include "tools/wrapped.hpp"
 #include "topo/detect.hpp"
+#include "topo/nvml.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -63,7 +64,11 @@ PricedOn machine_of_gpus(const ExplainOptions& options) {
   }
   topo::Graph graph = topo::gpu_topology();
   const std::vector<topo::NodeId> gpus = graph.all(topo::NodeKind::Gpu);
-  if (gpus.empty()) throw_error(Code::Unsupported, "--device cuda: no GPU is seen here (`tutti topo` says why)");
+  if (gpus.empty()) {
+    const std::string problem = topo::read_nvml().problem;
+    throw_error(Code::Unsupported, "--device cuda: no GPU is seen here: {}; --topo FILE tells of another machine",
+                problem.empty() ? "the driver's libnvidia-ml.so.1 is not found, or names none" : problem);
+  }
   const size_t ranks = options.ranks > 0 ? static_cast<size_t>(options.ranks) : std::max<size_t>(2, gpus.size());
   graph.ranks.clear();
   for (size_t rank = 0; rank < ranks; ++rank) graph.ranks.push_back(gpus[rank % gpus.size()]);

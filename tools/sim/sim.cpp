@@ -31,7 +31,7 @@ constexpr const char* kModel = "Times are a model's, not measured ones.";
 struct SimOptions {
   std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg, file;
   SceneOptions scene;
-  uint32_t calls = 1;
+  uint32_t calls = 1, width = 0;  // 0: not given
   bool compare = false, json = false;
 };
 
@@ -133,19 +133,26 @@ void print_bound(const Scene& scene, double seconds) {
              least->words, least->exact ? "trees reach it" : "it may be that no schedule reaches it");
 }
 
-void print_one(const Scene& scene, const Row& row, const std::string& engine) {
+/// "8 windows", or "8 of the 16 windows asked for"; `asked`: 0 if none were.
+std::string width_text(uint32_t width, uint32_t asked) {
+  if (asked == 0 || width == asked) return counted(width, "window");
+  return fmt::format("{} of the {} asked for", width, counted(asked, "window"));
+}
+
+void print_one(const Scene& scene, const Row& row, const SimOptions& options) {
   const sim::Simulated& s = row.simulated;
   fmt::print("\n{}: {} us, {:.4g} GB/s busbw\n", row.algorithm->name, time_text(s.seconds),
              bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds));
   if (s.interval > 0) fmt::print("  back to back: {} us a call\n", time_text(s.interval));
   fmt::print("  the selector's formula predicts {} us\n", time_text(row.predicted));
-  fmt::print("{}", why_they_differ(row, engine));
+  fmt::print("{}", why_they_differ(row, options.engine));
   print_bound(scene, s.seconds);
   if (!s.busiest.name.empty()) {
     fmt::print("  busiest: {}, {:.0f} % of its rate, {:.4g} GB\n", s.busiest.name, 100 * s.busiest.share,
                s.busiest.bytes / 1e9);
   }
-  fmt::print("  {:.6g} messages, {} at a time a lane; {}\n", s.messages, counted(s.width, "window"), notes_of(s));
+  fmt::print("  {:.6g} messages, {} at a time a lane; {}\n", s.messages, width_text(s.width, options.width),
+             notes_of(s));
 }
 
 void print_all(const Scene& scene, const std::vector<Row>& rows) {
@@ -206,11 +213,17 @@ std::string json_text(const Scene& scene, const SimOptions& options, const std::
   return page.dump(2) + "\n";
 }
 
-void run(const SimOptions& options) {
+void run(const SimOptions& given) {
+  SimOptions options = given;
+  if (options.width > 0) options.scene.width = options.width;
   if (options.engine == "simgrid" && sim::simgrid_version().empty()) {
     sim::with_simgrid({}, {}, [](sim::Network&) {});  // throws, with the remedy
   }
   Scene scene(read_collective(options.collective, ""), read_call_bytes(options.bytes, "--bytes"), options.scene);
+  if (options.width > 0 && !scene.machine().gpus()) {
+    throw_error(Code::InvalidArgument,
+                "--width {}: it is of programs of GPUs, and these ranks are on cores; leave it out", options.width);
+  }
   const bool draws = !options.trace.empty() || !options.svg.empty();
   std::vector<Row> rows;
   const std::vector<select::Candidate> candidates = wanted(scene, options);
@@ -242,7 +255,7 @@ void run(const SimOptions& options) {
   fmt::print("{} of {} on {}\n  network: {}\n", name_of(scene.collective()), to_text(Bytes{scene.bytes()}),
              scene.words(), with);
   for (const std::string& note : scene.notes()) fmt::print("  note: {}\n", wrapped(note, 8));
-  options.compare ? print_all(scene, rows) : print_one(scene, rows.front(), options.engine);
+  options.compare ? print_all(scene, rows) : print_one(scene, rows.front(), options);
   fmt::print("\n{}\n", kModel);
 }
 
@@ -261,7 +274,7 @@ void add_sim(CLI::App& app) {
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
   add_engine(*command, options->engine);
-  command->add_option("--width", options->scene.width, "windows at a time in each lane of a GPU; default 16")
+  command->add_option("--width", options->width, "windows at a time in each lane of a GPU; default 16")
       ->check(CLI::Range(1, 64));
   command->add_option("--trace", options->trace, "writes a Chrome trace of the first windows")->type_name("FILE");
   command->add_option("--svg", options->svg, "draws a timeline of the first windows")->type_name("FILE");

@@ -143,6 +143,19 @@ std::vector<Lateness> lateness(const std::vector<ProcessCalls>& processes) {
   return all;
 }
 
+namespace {
+
+/// Nanoseconds. A wait is traced when it ends: of the last call, which has not ended, nothing has been since then.
+int64_t wait_that_lasts(const TracedCall& call, int64_t now) {
+  constexpr int64_t kLong = 100'000'000;  // a call that computes, or moves much, is done by then
+  if (call.enqueued || call.left != 0) return 0;
+  int64_t since = call.entered;
+  for (const TracedWait& wait : call.waits) since = std::max(since, wait.ended);
+  return now - since >= kLong ? now - since : 0;
+}
+
+}  // namespace
+
 std::vector<RankShares> shares(const std::vector<ProcessCalls>& processes) {
   std::vector<RankShares> all;
   for (const ProcessCalls& process : processes) {
@@ -165,6 +178,7 @@ std::vector<RankShares> shares(const std::vector<ProcessCalls>& processes) {
         if (call.kind == TracedCall::Kind::OneSided) on_windows.add(call.number);
         for (const TracedWait& wait : call.waits) found.waiting += seconds(wait.ended - wait.began);
       }
+      found.waiting += seconds(wait_that_lasts(rank.calls.back(), process.now));
       found.span = seconds(end - rank.calls.front().entered);
       found.sampled = collectives.are_sampled() || on_windows.are_sampled();
       all.push_back(std::move(found));

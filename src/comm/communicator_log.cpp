@@ -15,6 +15,7 @@
 #include "control/status/trace_file.hpp"
 #include "link/cma.hpp"
 #include "select/explain.hpp"
+#include "select/forced.hpp"
 #include "select/select.hpp"
 #include "topo/graph_json.hpp"
 
@@ -74,12 +75,28 @@ void tell_slow_paths(const PathFacts& facts) {
   if (is_new(sharing)) log_info("slow path: {}", sharing);
 }
 
+/// Of methods of GPUs that TUTTI_METHOD forces where no rank uses GPUs.
+void tell_unused_methods(const Agreement& agreed) {
+  for (const RankReport& report : agreed.reports) {
+    for (const auto& [name, backend] : report.backends) {
+      if (backend.why_not.empty()) return;
+    }
+  }
+  const std::string text = select::not_of_host(agreed.inputs.forced_methods);
+  if (!text.empty() && is_new(text)) log_warn("{}", text);
+}
+
 }  // namespace
 
 void Communicator::log_decisions(Agreement agreed) {
   if (rank() == 0 && !env().topo_dump.empty() && ranks() > 1) {
-    write_private(env().topo_dump, topo::to_json(agreed.graph));
+    try {
+      write_private(env().topo_dump, topo::to_json(agreed.graph));
+    } catch (const Error& error) {  // a job runs without it
+      log_warn("TUTTI_TOPO_DUMP_FILE: the topology is not written: {}", error.what());
+    }
   }
+  if (rank() == 0 && ranks() > 1) tell_unused_methods(agreed);
   if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, groups_, agreed));

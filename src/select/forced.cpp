@@ -85,6 +85,16 @@ std::map<std::string, std::string> parse_forced_methods(const std::string& text)
   return forced;
 }
 
+std::string not_of_host(const std::map<std::string, std::string>& forced_methods) {
+  for (const auto& [collective, name] : forced_methods) {
+    const exec::Method* const method = exec::find_method(name);
+    if (method == nullptr || method->is_on_host()) continue;
+    return fmt::format("TUTTI_METHOD forces {}{}{}, a method of GPUs: calls on memory of the host run without it", name,
+                       collective.empty() ? "" : " for ", collective);
+  }
+  return "";
+}
+
 std::optional<plan::RankOrder> parse_order(const std::string& text, Rank ranks) {
   if (text.empty()) return {};
   if (text == "natural") return plan::RankOrder();

@@ -17,6 +17,10 @@ std::map<std::string, std::string> parse_forced(const std::string& text);
 /// Error(InvalidArgument), which names TUTTI_METHOD and the unknown word.
 std::map<std::string, std::string> parse_forced_methods(const std::string& text);
 
+/// What is to be said of such methods where calls are on memory of the host alone: "" if they are the host's, else that
+/// they do not concern these calls.
+std::string not_of_host(const std::map<std::string, std::string>& forced_methods);
+
 /// Reads TUTTI_ORDER for so many ranks: "natural", or "0,2,1,3". None: it says nothing of them. Throws
 /// Error(InvalidArgument).
 std::optional<plan::RankOrder> parse_order(const std::string& text, Rank ranks);

@@ -70,6 +70,12 @@ class Table(unittest.TestCase):
         done = tutti("perf", "barrier", *QUICK)
         self.assertEqual(rows(done.stdout)[0][13], "none")  # a single rank
 
+    def test_methods_of_gpus_are_said_not_to_concern_memory_of_the_host(self):
+        call = ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", *QUICK)
+        words = "TUTTI_METHOD forces nvls for all_reduce, a method of GPUs: calls on memory of the host run without it"
+        self.assertEqual(tutti(*call, env={"TUTTI_METHOD": "all_reduce:nvls"}).stderr.count(words), 1)
+        self.assertNotIn("TUTTI_METHOD", tutti(*call, env={"TUTTI_METHOD": "lanes"}).stderr)
+
     def test_json_on_the_standard_output_is_alone_there(self):
         with tempfile.TemporaryDirectory() as folder:
             done = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "8", *QUICK, "--json", "-", cwd=folder)

@@ -21,6 +21,10 @@ def imported(name, *arguments):
 
 
 class Topo(unittest.TestCase):
+    def test_a_job_runs_where_its_topology_cannot_be_written(self):
+        done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "1", env={"TUTTI_TOPO_DUMP_FILE": "/proc/nope/y"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("TUTTI_TOPO_DUMP_FILE: the topology is not written: "), 1, done.stderr)
 
     def test_tables_that_are_text_alone_write_no_file(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -33,6 +33,15 @@ class Ranks(unittest.TestCase):
         self.assertEqual(done.stderr.count("warning"), 1, done.stderr)
         self.assertIn("-x MENDED: it is not set here, so ranks do not get it; -x MENDED=VALUE sets it", done.stderr)
 
+    def test_that_do_not_come_are_asked_after(self):
+        env = {"TUTTI_INIT_TIMEOUT": "1"}
+        script = '[ $TUTTI_RANK = 1 ] || exec "$0" perf all_reduce -b 8 -e 8'
+        done = tutti("run", "-n", "2", "--", "sh", "-c", script, TUTTI, env=env)
+        asked = "timed out waiting for rank 1 to fetch the unique id at .*: has it exited, or not called yet\\? TUTTI_INIT_TIMEOUT waits longer"
+        self.assertRegex(done.stderr + done.stdout, r"rank 0 of 2 \(tutti run\) " + asked)
+        done = tutti("perf", "all_reduce", "-b", "8", "-e", "8", env={**env, "TUTTI_RANK": "0", "TUTTI_SIZE": "2"})
+        self.assertRegex(done.stderr, r"rank 0 of 2 \(TUTTI_RANK and TUTTI_SIZE set by hand\) " + asked)
+
     def test_numbers_that_cannot_be_are_refused(self):
         for arguments, words in ((("-np", "2", "--", "true"), "there is no option -np: write -n N or --np N"),
                                  (("-np", "2", "true"), "there is no option -np: write -n N or --np N"),

@@ -208,10 +208,12 @@ UniqueId serve_id(const Launch& launch, const RendezvousAddress& address, Deadli
   auto refusal = id_server->refusal();
   if (!refusal && missing.empty()) return id;
   if (!refusal) {
-    refusal =
-        Refused{Code::Timeout,
-                fmt::format("rank 0 of {} ({}) timed out waiting for {} to fetch the unique id at {}{}", launch.size,
-                            launch.launcher, list_ranks(missing), address.describe(), possible_reason(launch))};
+    refusal = Refused{
+        Code::Timeout,
+        fmt::format("rank 0 of {} ({}) timed out waiting for {} to fetch the unique id at {}: {} exited, or not "
+                    "called yet? TUTTI_INIT_TIMEOUT waits longer{}",
+                    launch.size, launch.launcher, list_ranks(missing), address.describe(),
+                    missing.size() == 1 ? "has it" : "have they", possible_reason(launch))};
   }
   const auto served = id_server->served();  // these wait for the other ranks, or soon will
   withdraw(id, {launch.size, 0, refusal->code, refusal->text}, static_cast<size_t>(launch.size) - 1 - served);

@@ -34,6 +34,7 @@ struct Names {
   const char *rank, *size, *local_rank, *local_size;
 };
 constexpr Names kOurs{"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"};
+constexpr const char* kByHand = "TUTTI_RANK and TUTTI_SIZE set by hand";
 constexpr Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Names kOpenMpi{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
@@ -99,6 +100,8 @@ std::string parent_identity() {
 
 std::optional<Launch> from_tutti_run(const Env& environment) {
   auto launch = from_numbers(kOurs, environment.rank, environment.size, environment.local_rank, environment.local_size);
+  // tutti run sets all of them.
+  if (launch && (launch->local_size == 0 || environment.job.empty())) launch->launcher = kByHand;
   // Started by hand, as in TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless TUTTI_ROOT_ADDR names another one.
   const std::string& root = environment.root_addr;
   if (launch && launch->local_size == 0 && (root.empty() || names_loopback(root))) launch->local_size = launch->size;

@@ -87,7 +87,7 @@ ControlThread::ControlThread()
     const std::optional<PortRange> ports = fixed_ports();
     tcp_ = ports ? listen_tcp(static_cast<uint16_t>(ports->first + 1), ports->last) : listen_tcp(0);
   } catch (const Error& error) {  // this rank cannot join, and must be able to say so
-    no_addresses_ = error;
+    refused_ = error;
     tcp_ = listen_tcp(0);
   }
   local_member_.unix_name = "tutti-" + random_hex(16);
@@ -106,19 +106,24 @@ ControlThread::ControlThread()
   try {
     local_member_.addresses = local_addresses();
   } catch (const Error& error) {
-    no_addresses_ = error;
+    refused_ = error;
     local_member_.addresses = {Address::loopback()};
   }
   local_member_.addresses.resize(std::min<size_t>(local_member_.addresses.size(), 16));
   local_member_.port = port_of(tcp_.get());
   acceptor_.open(tcp_.get());
   acceptor_.open(unix_.get());
+  try {
+    check_status_settings();
+  } catch (const Error& error) {
+    if (!refused_) refused_ = error;
+  }
   status_.open();
   run_on_thread(loop_);
 }
 
-void ControlThread::check_addresses() const {
-  if (no_addresses_) throw Error(*no_addresses_);
+void ControlThread::check_settings() const {
+  if (refused_) throw Error(*refused_);
 }
 
 bool ControlThread::forked() const { return getpid() != process_; }

@@ -39,9 +39,10 @@ class ControlThread {
   Acceptor& acceptor() { return acceptor_; }
   /// This process as a member: its identity and the addresses where it listens.
   const Member& local_member() const { return local_member_; }
-  /// Throws the reason if this process has no address or port to offer (TUTTI_INTERFACE, TUTTI_PORTS). Then
-  /// `local_member()` has only the loopback address, which is enough to inform ranks of this host.
-  void check_addresses() const;
+  /// Throws the reason if this process has no address or port to offer (TUTTI_INTERFACE, TUTTI_PORTS), or if its
+  /// settings name none that can answer (check_status_settings()). In the first case `local_member()` has only the
+  /// loopback address, which is enough to inform ranks of this host.
+  void check_settings() const;
   /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
   void check_not_forked() const;
   bool forked() const;
@@ -135,7 +136,7 @@ class ControlThread {
   Fd tcp_, unix_;
   StatusServer status_{*this};
   Member local_member_;
-  std::optional<Error> no_addresses_;
+  std::optional<Error> refused_;
   Watch next_watch_ = 1;
   std::map<uint32_t, Watched> watched_;  // by process id
 

@@ -11,7 +11,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from support import LIMIT, main
+from support import LIMIT, main, tutti
 from watched_job import ENDLESS, Job, until
 
 try:
@@ -32,6 +32,15 @@ def samples_of(text):
             name, labels, value = SAMPLE.match(line).groups()
             found.append((name, dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels)), float(value)))
     return found
+
+
+class Setting(unittest.TestCase):
+    def test_an_invalid_one_is_an_error_at_the_start(self):
+        for name, value, words in (("TUTTI_METRICS", "xyz", "TUTTI_METRICS=xyz: expected :PORT, ADDRESS:PORT, unix:NAME or file:/PATH"),
+                                   ("TUTTI_RAS_ADDR", "foo", "TUTTI_RAS_ADDR=foo: expected HOST:PORT, such as localhost:28028")):
+            done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "1", env={name: value})
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stderr)
 
 
 class Metrics(unittest.TestCase):

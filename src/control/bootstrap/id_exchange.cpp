@@ -173,7 +173,7 @@ void refuse_all(const Launch& launch, const RendezvousAddress& address, const Er
 /// Ranks on other hosts cannot reach addresses of the loopback interface.
 void check_reachable(const RendezvousAddress& address) {
   const ControlThread& control = ControlThread::get();
-  control.check_addresses();
+  control.check_settings();
   const auto reaches_only_itself = [](const std::vector<Address>& addresses) {
     return std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
   };

@@ -56,7 +56,7 @@ void open_server(ControlThread& control, const Key& key, Places places) {
 
 UniqueId create_unique_id() {
   ControlThread& control = ControlThread::get();
-  control.check_addresses();
+  control.check_settings();
   UniqueId id = id_of(control.local_member(), random_key());
   open_server(control, id.key);
   return id;
@@ -147,7 +147,7 @@ uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min
 void register_rank(ControlThread& control, ControlClient& client, const Server& server, std::string info,
                    const JoinTerms& terms, Deadline deadline) {
   const WaitLimit limit{deadline, terms.stop};
-  control.check_addresses();
+  control.check_settings();
   Register request;
   request.version = version();
   request.ranks = client.ranks();

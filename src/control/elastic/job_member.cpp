@@ -157,7 +157,7 @@ void JobMember::connect(Deadline deadline) {
 Place JobMember::next(Deadline deadline) {
   const std::lock_guard one(calls_mutex_);
   control_.check_not_forked();
-  control_.check_addresses();
+  control_.check_settings();
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline.at(), [&] { return !reconnecting_; });
   if (channel_ == nullptr) {

@@ -80,8 +80,7 @@ MetricsTarget parse_metrics_target(const std::string& text) {
 void MetricsServer::open() {
   try {
     target_ = parse_metrics_target(usable_env().ours.metrics);
-  } catch (const Error& error) {
-    log_warn("metrics are not exported: {}", error.what());
+  } catch (const Error&) {  // check_status_settings() says so where a communicator is made
   }
   if (target_.kind == MetricsTarget::Kind::None) return;
   target_.kind == MetricsTarget::Kind::File ? write_file() : try_to_listen();

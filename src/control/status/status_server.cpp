@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/socket.hpp"
@@ -40,6 +41,11 @@ StatusBook::HeardAt heard(ControlThread& control) {
 }
 
 }  // namespace
+
+void check_status_settings() {
+  parse_metrics_target(usable_env().ours.metrics);
+  ras::check_address(usable_env().ours.ras_address);
+}
 
 StatusServer::StatusServer(ControlThread& control)
     : control_(control),

@@ -31,6 +31,10 @@ namespace tutti::control {
 
 class ControlThread;
 
+/// Throws Error(InvalidArgument) if TUTTI_METRICS or TUTTI_RAS_ADDR is no place at which anything can listen. Whether
+/// one can listen there is seen later, and a job runs without it.
+void check_status_settings();
+
 /// Belongs to the control thread.
 class StatusServer {
  public:

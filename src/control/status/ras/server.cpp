@@ -5,6 +5,7 @@
 #include <array>
 #include <exception>
 
+#include "base/address.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
@@ -28,6 +29,17 @@ std::string local_time() {
 }
 
 }  // namespace
+
+void check_address(const std::string& text) {
+  if (text.empty()) return;
+  std::string why = "it has no host";
+  try {
+    if (!parse_host_port(text).host.empty()) return;
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  throw_error(Code::InvalidArgument, "TUTTI_RAS_ADDR={}: expected HOST:PORT, such as localhost:28028 ({})", text, why);
+}
 
 RasServer::RasServer(ControlThread& control, WithJob with_job)
     : control_(control),

@@ -16,13 +16,16 @@ class ControlThread;
 
 namespace tutti::control::ras {
 
+/// Throws Error(InvalidArgument), which names TUTTI_RAS_ADDR, if `text` is not "" and not HOST:PORT.
+void check_address(const std::string& text);
+
 class RasServer {
  public:
   /// `with_job` passes the job on to its argument, at once or later.
   using WithJob = std::function<void(std::function<void(const JobStatus&)>)>;
   RasServer(ControlThread& control, WithJob with_job);
 
-  /// Does nothing if TUTTI_RAS_ADDR is unset. Of an address that cannot be used the log warns.
+  /// Does nothing if TUTTI_RAS_ADDR is unset. Of an address at which it cannot listen the log warns.
   void open();
 
  private:

@@ -49,7 +49,10 @@ tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm) {
 tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split) {
   return guarded([&] {
     required(split, "split") = nullptr;
-    if (colour < TUTTI_NO_COLOUR) throw_error(Code::InvalidArgument, "split: colour {} is negative", colour);
+    if (colour < TUTTI_NO_COLOUR) {
+      throw_error(Code::InvalidArgument, "split: colour {} is negative; TUTTI_NO_COLOUR ({}) joins none", colour,
+                  TUTTI_NO_COLOUR);
+    }
     comm::submit_split(communicator_of(comm), colour, key, [split](std::shared_ptr<comm::Communicator> made) {
       if (made != nullptr) *split = make_handle(std::move(made));
     });

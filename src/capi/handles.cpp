@@ -187,7 +187,15 @@ std::vector<tuttiComm_t> leaving_communicators() {
   });
 }
 
-void check_handle(tuttiComm_t handle) { check_mark(communicators, handle, "communicator"); }
+NullCommunicator::NullCommunicator()
+    : Error(Code::InvalidArgument,
+            "the communicator is null: it was not made, has been closed, or is that of a rank which joined none by a "
+            "split with TUTTI_NO_COLOUR") {}
+
+void check_handle(tuttiComm_t handle) {
+  if (handle == nullptr) throw NullCommunicator();
+  check_mark(communicators, handle, "communicator");
+}
 
 void refuse(tuttiComm_t handle) {
   check_handle(handle);
@@ -256,6 +264,16 @@ void destroy_event(tuttiEvent_t handle) {
   }
   const std::lock_guard lock(shells_mutex());
   events.retire(handle);
+}
+
+tuttiResult_t set_last_error(const Error& error, const char* call) noexcept {
+  const auto result = static_cast<tuttiResult_t>(error.code());
+  try {
+    const bool is_null = dynamic_cast<const NullCommunicator*>(&error) != nullptr;
+    set_last_error(is_null ? fmt::format("{}: {}", call, error.what()).c_str() : error.what());
+  } catch (const std::exception&) {  // no memory for the text
+  }
+  return result;
 }
 
 void set_last_error(const char* text) {

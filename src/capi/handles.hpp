@@ -128,19 +128,27 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+/// guarded() names the call that got it.
+class NullCommunicator : public Error {
+ public:
+  NullCommunicator();
+};
+
 /// Stores the text of this thread's last failure.
 void set_last_error(const char* text);
+/// The same, of an error in `call`: its code.
+tuttiResult_t set_last_error(const Error& error, const char* call) noexcept;
 const char* last_error();
 
-/// Runs a function of the C interface. Inlined, since otherwise every call packs and unpacks its arguments.
+/// Runs a function of the C interface, `call`. Inlined, since otherwise every call packs and unpacks its arguments.
 template <class Function>
-[[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function) noexcept {
+[[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function,
+                                                    const char* call = __builtin_FUNCTION()) noexcept {
   try {
     function();
     return tuttiSuccess;
   } catch (const Error& error) {
-    set_last_error(error.what());
-    return static_cast<tuttiResult_t>(error.code());
+    return set_last_error(error, call);
   } catch (const std::bad_alloc&) {
     set_last_error("out of memory");
     return tuttiOutOfMemory;

@@ -245,8 +245,10 @@ Status Communicator::copy_to_self(Work work, exec::Backend& backend) const {
     if (call.spec.root == rank()) (call.spec.sends ? sends : receives).push_back(&call);
   }
   if (sends.size() != receives.size()) {
-    return {Code::InvalidUsage, fmt::format("rank {} sends itself {} and receives {} in one group", rank(),
-                                            counted(sends.size(), "message"), receives.size())};
+    return {
+        Code::InvalidUsage,
+        fmt::format("rank {} sends itself {} and receives {}{}: put each send to itself and its recv into one group",
+                    rank(), counted(sends.size(), "message"), receives.size(), work.size() > 1 ? " in one group" : "")};
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const CallSpec &sent = sends[i]->spec, &received = receives[i]->spec;

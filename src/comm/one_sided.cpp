@@ -71,12 +71,15 @@ std::string describe(const OneSided& call) {
       return fmt::format("get({} bytes, from rank {} at offset {})", call.bytes, call.peer, call.offset);
     case What::PutSignal:
       return fmt::format("put_signal({} bytes, to rank {} at offset {}, signal {})", call.bytes, call.peer, call.offset,
-                         call.signal);
+                         static_cast<int>(call.signal));
     case What::Add:
     case What::CompareSwap:
       return fmt::format("{}(to rank {} at offset {})", name_of(call.what), call.peer, call.offset);
-    case What::Signal:
+    case What::Signal:  // of a CallSpec, the number's last 8 bits alone are known
+      return fmt::format("signal({}, to rank {})", static_cast<int>(call.signal), call.peer);
     case What::WaitSignal:
+      return fmt::format("wait_signal({} of signal {}, from rank {})", call.count, static_cast<int>(call.signal),
+                         call.peer);
     case What::Acquire:
     case What::Flush:
       break;

@@ -60,7 +60,23 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     refused(tuttiReduce(a.at(), b.at(), 8, tuttiFloat32, sum, -1, comm, nullptr), "root -1 is not a rank");
     refused(tuttiSend(a.at(), 8, tuttiFloat32, 3, comm, nullptr), "peer 3 is not a rank");
     refused(tuttiRecv(nullptr, 8, tuttiFloat32, (rank + 1) % 3, comm, nullptr), "null");
-    refused(tuttiBarrier(nullptr, nullptr), "the communicator is null");
+    refused(tuttiBarrier(nullptr, nullptr), "barrier: the communicator is null: it was not made, has been closed, or");
+    refused(tuttiCommSetTimeout(nullptr, 1), "tuttiCommSetTimeout: the communicator is null");
+    std::array<uint64_t, 8> part{};
+    tuttiWindow_t window = nullptr;
+    ASSERT_EQ(tuttiWindowRegister(comm, part.data(), sizeof part, &window), tuttiSuccess);
+    refused(tuttiSignal(0, 256, window, nullptr), "signal(256, to rank 0)");
+    refused(tuttiPutSignal(a.at(), 8, 0, 0, -1, window, nullptr), "signal -1)");
+    refused(tuttiWaitSignal(0, 300, 1, window, nullptr), "wait_signal(1 of signal 300, from rank 0)");
+    EXPECT_EQ(tuttiWindowDeregister(window), tuttiSuccess);
+    tuttiComm_t split = nullptr;
+    refused(tuttiCommSplit(comm, -5, 0, &split), "split: colour -5 is negative; TUTTI_NO_COLOUR (-1) joins none");
+    EXPECT_EQ(tuttiSend(a.at(), 8, tuttiFloat32, rank, comm, nullptr), tuttiInvalidUsage);
+    EXPECT_EQ(
+        std::string(tuttiGetLastError()),
+        fmt::format("rank {} sends itself 1 message and receives 0: put each send to itself and its recv into one "
+                    "group",
+                    rank));
     tuttiRedOp_t op = -7;
     const float two = 2;
     refused(tuttiRedOpCreatePreMulSum(&op, nullptr, tuttiFloat32, comm), "scalar is null");

@@ -13,7 +13,8 @@
 // the root's fold), so that a round goes up while the one before goes down.
 //
 // Between hosts, messages downwards have a lane of their own. A send ends when all its readers have the message; in one
-// lane, those of the same host would wait for the network in each round, and their links would be idle meanwhile.
+// lane, those of the same host would wait for the network in each round, and their links would be idle meanwhile. Where
+// there are not so many lanes, a lane for each tree is worth more.
 #include <algorithm>
 
 #include "plan/builder.hpp"
@@ -52,7 +53,11 @@ class RankPlanner {
         partition_(plan_.partition(static_cast<Rank>(made_.parts * (whole() ? blocks() : 1)))),
         in_(plan_.input(partition_)),
         out_(plan_.output(partition_)),
-        ways_(made_.hosts.empty() || *std::max_element(made_.hosts.begin(), made_.hosts.end()) == 0 ? 1 : 2) {}
+        ways_(1) {
+    const bool several = !made_.hosts.empty() && *std::max_element(made_.hosts.begin(), made_.hosts.end()) > 0;
+    const size_t lanes = made_.trees.size() * (gathers() ? 2 : 3);
+    if (several && lanes <= std::min(kMaxLanes, kMaxAllLanes / static_cast<size_t>(ranks_))) ways_ = 2;
+  }
 
   plan::RankPlan build() {
     const bool up = !gathers(), down = gathers() || made_.collective == Collective::AllReduce;

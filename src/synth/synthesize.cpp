@@ -14,7 +14,9 @@ constexpr int64_t kLongest = 1 << 30;  // steps: no capacity that is needed is 0
 /// Parts of a block whose plan stays small: steps grow with parts · ranks².
 int64_t default_parts(Rank ranks) { return ranks <= 16 ? 16 : ranks <= 64 ? 8 : ranks <= 128 ? 2 : 1; }
 
-constexpr Rank kFlat = 2;  // levels of trees: flatter ones are not looked for
+constexpr size_t kOwnLanes = 32;      // trees, of the 64 lanes that plans can have
+constexpr double kWorthLanes = 0.97;  // of the rate
+constexpr Rank kFlat = 2;             // levels of trees: flatter ones are not looked for
 /// Of a long call's time, a level: what is under way fills the ranks of a tree one after the other, and drains so.
 constexpr double kLevel = 0.003;
 
@@ -76,10 +78,18 @@ class Search {
       Synthesis other = made_with(parts <= most_ ? fit(parts) : best, i);
       if (other.reached > made.reached) made = std::move(other);
     }
-    return has_root(collective_) ? flatter(std::move(made)) : made;
+    return has_root(collective_) ? flatter(std::move(made)) : with_lanes(std::move(made));
   }
 
  private:
+  /// Trees that share a lane wait for each other. So where one part a block makes few enough for a lane each, and for
+  /// one more between hosts, it may be a little slower.
+  Synthesis with_lanes(Synthesis made) const {
+    if (made.parts == 1 || made.trees.size() <= kOwnLanes) return made;
+    Synthesis fewer = made_with(fit(1), 0);
+    return fewer.trees.size() < made.trees.size() && fewer.reached >= kWorthLanes * made.reached ? fewer : made;
+  }
+
   /// The root's whole buffer passes each rank on its way down. With more parts than the bound needs there may be trees
   /// that are as good and flatter: of a switch with n ports a chain, or n − 1 trees of two levels.
   Synthesis flatter(Synthesis made) const {

@@ -41,8 +41,8 @@ struct Synthesis {
 /// Throws Error(Unsupported) for other collectives, and what tightest_cut() throws.
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options = {});
 
-/// The plans of all ranks, by rank; of broadcast and reduce by the rank that is so many after the root, since plans count
-/// from it. They are not verified yet.
+/// The plans of all ranks, by rank; of broadcast and reduce by the rank that is so many after the root, since plans
+/// count from it. They are not verified yet.
 std::vector<plan::RankPlan> plans_of(const Synthesis& synthesis);
 
 }  // namespace tutti::synth

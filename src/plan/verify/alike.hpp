@@ -7,9 +7,9 @@
 // Let t map each step of rank q to the step of the same index of rank q + r. Four things order steps: the order of a
 // lane, `after`, the fences between rounds of lanes that share scratch, and messages (the k-th message that a lane of
 // one rank sends to another is the k-th that the other receives). Peers move by r too, so t maps the k-th message of
-// one link to the k-th of another. So t preserves all four, and with them happens-before. Two accesses are at one location
-// of rank q if and only if their images are at one location of rank q + r; rounds and kinds of access (read, write,
-// lent read) are the same. A race is two unordered accesses to one location, one of them a write; a false lend is such
+// one link to the k-th of another. So t preserves all four, and with them happens-before. Two accesses are at one
+// location of rank q if and only if their images are at one location of rank q + r; rounds and kinds of access (read,
+// write, lent read) are the same. A race is two unordered accesses to one location, one of them a write; a false lend is such
 // a pair whose other access is a lent read. So t with n − r in place of r maps each race or false lend on rank r to one
 // on rank 0.
 //

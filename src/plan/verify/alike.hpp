@@ -9,9 +9,9 @@
 // one rank sends to another is the k-th that the other receives). Peers move by r too, so t maps the k-th message of
 // one link to the k-th of another. So t preserves all four, and with them happens-before. Two accesses are at one
 // location of rank q if and only if their images are at one location of rank q + r; rounds and kinds of access (read,
-// write, lent read) are the same. A race is two unordered accesses to one location, one of them a write; a false lend is such
-// a pair whose other access is a lent read. So t with n − r in place of r maps each race or false lend on rank r to one
-// on rank 0.
+// write, lent read) are the same. A race is two unordered accesses to one location, one of them a write; a false lend
+// is such a pair whose other access is a lent read. So t with n − r in place of r maps each race or false lend on rank
+// r to one on rank 0.
 //
 // Values, lengths and deadlock are checked on all ranks, because values depend on the memory.
 #pragma once

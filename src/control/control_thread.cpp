@@ -95,9 +95,7 @@ ControlThread::ControlThread()
   local_member_.nonce = random_u64();
   local_member_.host = host_identity();
   if (local_member_.host.empty()) {
-    log_warn(
-        "/proc is not mounted here, so this process cannot tell which others share its host: it reaches them by "
-        "TCP, as if they ran elsewhere");
+    log_warn("/proc is not mounted here, so which processes share this host is unknown: they are reached by TCP");
     local_member_.host = public_name(derive_key(fmt::format("tutti process {}", local_member_.nonce)));
   }
   local_member_.process = static_cast<uint32_t>(process_);
@@ -105,6 +103,7 @@ ControlThread::ControlThread()
   local_member_.host_name = host_name();
   try {
     local_member_.addresses = local_addresses();
+    check_status_settings();
   } catch (const Error& error) {
     refused_ = error;
     local_member_.addresses = {Address::loopback()};
@@ -113,11 +112,6 @@ ControlThread::ControlThread()
   local_member_.port = port_of(tcp_.get());
   acceptor_.open(tcp_.get());
   acceptor_.open(unix_.get());
-  try {
-    check_status_settings();
-  } catch (const Error& error) {
-    if (!refused_) refused_ = error;
-  }
   status_.open();
   run_on_thread(loop_);
 }

@@ -376,9 +376,8 @@ void add_tune(CLI::App& app, int& status) {
   command->add_flag("--launched", options->launched)->group("");
   command->footer(
       "An interrupted run goes on where it was. docs/selection.md says how communicators use the profile.\n"
-      "Examples:\n  tutti tune\n  tutti tune -n 4\n  tutti tune --hosts a:4,b:4\n  tutti tune --device cuda -n 8\n  "
-      "TUTTI_PROFILE=here.json tutti "
-      "tune\n");
+      "Examples:\n  tutti tune\n  tutti tune -n 4\n  tutti tune --hosts a:4,b:4\n  tutti tune --device cuda -n 8\n"
+      "  TUTTI_PROFILE=here.json tutti tune\n");
   command->callback([options, &status] {
     const auto largest = parse_bytes(options->largest);
     if (!largest || *largest < sizeof(uint64_t)) {
@@ -388,14 +387,11 @@ void add_tune(CLI::App& app, int& status) {
     options->sizes.largest = *largest;
     if (options->ranks == 0 && options->hosts.empty()) options->ranks = 2;
     if (options->on_gpus() && !options->hosts.empty()) {
-      throw_error(
-          Code::InvalidArgument,
-          "--device cuda measures the GPUs of this host: leave out --hosts. Between hosts, messages of GPUs take "
-          "the network, which `tutti tune --hosts` measures");
+      throw_error(Code::InvalidArgument,
+                  "--device cuda measures the GPUs of this host: leave out --hosts, which measures the network");
     }
-    if (options->on_gpus() && options->synth) {
+    if (options->on_gpus() && options->synth)
       throw_error(Code::InvalidArgument, "--synth makes plans for calls on host memory: leave out --device cuda");
-    }
     check_launcher(options->launcher);
     status = tune(*options);
   });

@@ -107,10 +107,15 @@ void pass_on_transports() {
   }
 }
 
-/// As with NCCL, clients of its RAS protocol are answered unless that is switched off.
+/// As with NCCL, clients of its RAS protocol are answered unless that is switched off; a job runs without it, too.
 void pass_on_ras() {
   if (variable("NCCL_RAS_ENABLE").value_or("1") != "1") return;
-  pass_on("NCCL_RAS_ADDR", "TUTTI_RAS_ADDR", variable("NCCL_RAS_ADDR").value_or("localhost:28028"));
+  const std::string address = variable("NCCL_RAS_ADDR").value_or("localhost:28028");
+  const std::string port = address.substr(address.rfind(':') + 1);
+  const bool good = address.find(':') != std::string::npos && !port.empty() && port.size() <= 5 &&
+                    port.find_first_not_of("0123456789") == std::string::npos;
+  if (!good) return warn("NCCL_RAS_ADDR=" + address + " is not HOST:PORT: clients of RAS are not answered");
+  pass_on("NCCL_RAS_ADDR", "TUTTI_RAS_ADDR", address);
 }
 
 void report_ignored() {

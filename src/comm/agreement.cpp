@@ -178,8 +178,11 @@ void take_graph(const Conclusions& conclusions, Agreement& agreed) {
 void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreement& agreed, Deadline deadline) {
   const bool first = endpoint.rank() == 0, alone = endpoint.ranks() == 1;
   select::CostInputs& inputs = agreed.inputs;
+  std::optional<std::shared_ptr<const select::Synthesised>> kept;  // read once: these are the plans that others get
   const auto make = [&](const Conclusions& conclusions) {
     take_graph(conclusions, agreed);
+    if (!kept) kept = inputs.synthesised;
+    inputs.synthesised = *kept;
     agreed.table = select::DecisionTable(inputs);
     return alone ? std::string() : agreed.table.text();
   };

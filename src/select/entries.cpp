@@ -106,15 +106,18 @@ void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
   }
 }
 
-/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none.
+/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none; calls on memory of GPUs, for
+/// which no plans are kept, are not concerned.
 const plan::Algorithm* synthesised_plan(Collective collective, const std::string& name, const CostInputs& inputs) {
   const plan::Algorithm* const found =
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
-  if (found != nullptr || inputs.ranks == 1) return found;
+  const bool of_host = inputs.methods.empty() || inputs.methods.front().method->backend == exec::methods::lanes.backend;
+  if (found != nullptr || inputs.ranks == 1 || !of_host) return found;
   throw_error(Code::Unsupported,
               "TUTTI_ALGO forces {}:{}, and {} is kept for these {} on this topology: `tutti tune --synth` makes plans "
               "and keeps them, TUTTI_SYNTH=auto uses them",
-              name_of(collective), name, inputs.synthesised == nullptr ? "no plan" : "no such plan",
+              name_of(collective), name,
+              inputs.synthesised == nullptr || inputs.synthesised->algorithms.empty() ? "no plan" : "no such plan",
               counted(static_cast<uint64_t>(inputs.ranks), "rank"));
 }
 

@@ -8,6 +8,7 @@
 #include "base/format.hpp"
 #include "plan/traffic.hpp"
 #include "select/network.hpp"
+#include "select/synthesised.hpp"
 
 namespace tutti::select {
 namespace {
@@ -89,21 +90,25 @@ void MachineView::take_links(const topo::Graph& graph, topo::NodeId at, const to
   }
 }
 
+/// Of a plan that was made for this machine, for the worst root: rotated, its trees lie elsewhere.
 Traffic MachineView::traffic(const plan::Algorithm& algorithm, const plan::Shape& shape,
                              const plan::RankOrder& order) const {
   const std::vector<plan::RankPlan> plans = plan::generate_all(algorithm, shape);
-  const auto at = [&](Rank planned) { return order.actual(planned, 0, ranks_); };
+  const Rank roots = has_root(shape.collective) && is_synthesised(algorithm.name) ? ranks_ : 1;
   Traffic traffic;
-  traffic.latency = plan::longest_chain(plans, [&](Rank from, Rank to, double) {
-    const double alpha = pair(at(from), at(to)).alpha;
-    return plan::MessageCost{alpha, alpha * message_share_};
-  });
-  traffic.fill = plan::longest_chain(plans, [&](Rank from, Rank to, double amount) {
-    return plan::MessageCost{amount * pair(at(from), at(to)).beta, 0};
-  });
-  busiest_rank(plans, order, traffic);
-  busiest_link(plans, order, traffic);
-  busiest_pair(plans, order, traffic);
+  for (Rank root = 0; root < roots; ++root) {
+    const ActualRank at = [&](Rank planned) { return order.actual(planned, root, ranks_); };
+    traffic.latency = std::max(traffic.latency, plan::longest_chain(plans, [&](Rank from, Rank to, double) {
+                                 const double alpha = pair(at(from), at(to)).alpha;
+                                 return plan::MessageCost{alpha, alpha * message_share_};
+                               }));
+    traffic.fill = std::max(traffic.fill, plan::longest_chain(plans, [&](Rank from, Rank to, double amount) {
+                              return plan::MessageCost{amount * pair(at(from), at(to)).beta, 0};
+                            }));
+    busiest_rank(plans, at, traffic);
+    busiest_link(plans, at, traffic);
+    busiest_pair(plans, at, traffic);
+  }
   return traffic;
 }
 
@@ -116,9 +121,7 @@ double MachineView::beta_at(Rank end, const Pair& pair) const {
 /// Each rank copies what it sends and what it receives, both at the same time; a message to several readers on its host
 /// once, where they read its memory. A core copies one message after the other; a GPU's links work at the same time,
 /// those inside its host and those to others.
-void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
-                               Traffic& traffic) const {
-  const auto at = [&](Rank planned) { return order.actual(planned, 0, ranks_); };
+void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const {
   std::vector<double> in(static_cast<size_t>(ranks_)), out(in), near(in), near_beta(in), far_in(in), far_out(in);
   std::vector<std::pair<double, const Pair*>> longest(in.size());  // of each rank's flows
   for (const plan::Flow& flow : plan::flows_of(plans)) {
@@ -152,11 +155,10 @@ void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const p
   }
 }
 
-void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
-                               Traffic& traffic) const {
+void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const {
   std::vector<double> load(links_.size());
   for (const plan::Flow& flow : plan::flows_of(plans)) {
-    const Pair& link = pair(order.actual(flow.from, 0, ranks_), order.actual(flow.to, 0, ranks_));
+    const Pair& link = pair(at(flow.from), at(flow.to));
     for (const uint32_t number : link.shared) load[number] += flow.amount * links_[number].beta;
   }
   for (size_t i = 0; i < load.size(); ++i) {
@@ -166,11 +168,10 @@ void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const p
   }
 }
 
-void MachineView::busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
-                               Traffic& traffic) const {
+void MachineView::busiest_pair(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const {
   std::map<std::pair<Rank, Rank>, double> seconds;  // by the two hosts, whose ranks share what joins them
   for (const plan::Flow& flow : plan::flows_of(plans)) {
-    const Rank from = order.actual(flow.from, 0, ranks_), to = order.actual(flow.to, 0, ranks_);
+    const Rank from = at(flow.from), to = at(flow.to);
     const Pair& link = pair(from, to);
     if (!link.own) continue;
     const std::pair between(hosts_[static_cast<size_t>(from)], hosts_[static_cast<size_t>(to)]);

@@ -3,6 +3,7 @@
 // many ranks, all plans would take too long to make.)
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,11 +51,12 @@ class MachineView {
     std::string name;
   };
   const Pair& pair(Rank a, Rank b) const { return pairs_[static_cast<size_t>(a * ranks_ + b)]; }
+  using ActualRank = std::function<Rank(Rank planned)>;
   using LinkNumbers = std::map<std::pair<uint32_t, bool>, uint32_t>;  // by link and direction
   void take_links(const topo::Graph& graph, topo::NodeId at, const topo::Path& path, LinkNumbers& numbers, Pair& pair);
-  void busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
-  void busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
-  void busiest_pair(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
+  void busiest_rank(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
+  void busiest_link(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
+  void busiest_pair(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
   double beta_at(Rank end, const Pair& pair) const;
 
   Rank ranks_ = 0;

@@ -19,15 +19,21 @@ inline constexpr Limits kLineSeconds{3e-9, 2e-6};        ///< of a cache line fr
 inline constexpr Limits kSwitchSeconds{0.05e-6, 50e-6};  ///< of a switch of threads
 inline constexpr Limits kCopyRate{0.3e9, 500e9};         ///< bytes copied, or folded, a second
 
-/// Of an empty message between ranks that are `sharing` a core: they take turns, and each may wait for a switch.
-inline Limits message_seconds(double sharing) {
-  return {kLineSeconds.least, kSwitchSeconds.most * std::max(1.0, sharing)};
+/// What of a link between threads or processes of a host cannot be right, even on a busy machine; "": nothing.
+inline std::string implausible(const MeasuredLink& link) {
+  constexpr double kLongest = 10e-3;  // seconds
+  if (!Limits{kLineSeconds.least, kLongest}.hold(link.alpha))
+    return fmt::format("an empty message in {:.3g} us", link.alpha * 1e6);
+  if (!Limits{1 / kCopyRate.most, 1}.hold(link.beta)) return fmt::format("messages at {:.3g} GB/s", 1e-9 / link.beta);
+  return "";
 }
 
-/// What of a link between threads or processes of a host cannot be right; "": nothing. Its ranks are `sharing` a core.
-inline std::string implausible(const MeasuredLink& link, double sharing) {
-  if (!message_seconds(sharing).hold(link.alpha)) return fmt::format("an empty message in {:.3g} us", link.alpha * 1e6);
-  if (!kCopyRate.hold(1 / link.beta)) return fmt::format("messages at {:.3g} GB/s", 1e-9 / link.beta);
+/// What of it says that others had the processors meanwhile; "": nothing. Its ranks are `sharing` a core: they take
+/// turns, and each may wait for a switch.
+inline std::string disturbed(const MeasuredLink& link, double sharing) {
+  if (link.alpha > kSwitchSeconds.most * std::max(1.0, sharing))
+    return fmt::format("an empty message took {:.3g} us", link.alpha * 1e6);
+  if (1 / link.beta < kCopyRate.least) return fmt::format("messages had {:.3g} GB/s", 1e-9 / link.beta);
   return "";
 }
 

@@ -27,7 +27,7 @@ bool has_profiles(const std::string& folder) {
   bool any = false;
   while (const dirent* const entry = readdir(open)) {
     const std::string_view name(entry->d_name);
-    any = any || (name.size() > 5 && name.substr(name.size() - 5) == ".json");
+    any = any || (name.size() > 5 && name.substr(name.size() - 5) == ".json" && name.substr(0, 6) != "synth-");
   }
   closedir(open);
   return any;

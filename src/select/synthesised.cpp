@@ -19,6 +19,8 @@
 namespace tutti::select {
 namespace {
 
+constexpr size_t kMostRanks = 512;  // synthesis takes no more (synth/network.hpp)
+
 using nlohmann::json;
 using topo::NodeId;
 using topo::NodeKind;
@@ -182,13 +184,14 @@ std::string synthesised_path(uint64_t key) {
 
 std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, const std::vector<NodeId>& ranks,
                                                     const plan::RankOrder& order) {
-  if (env().synth == Synth::Off || ranks.size() < 2 || cache_folder().empty()) return nullptr;
+  if (env().synth == Synth::Off || ranks.size() < 2 || ranks.size() > kMostRanks || cache_folder().empty())
+    return nullptr;
   const uint64_t key = synthesis_key(graph, nodes_of_plans(graph, ranks, order));
   const std::string path = synthesised_path(key);
   try {
     const auto text = read_file(path, kMaxSynthesised, true);
     return text ? read_synthesised(*text, key, static_cast<Rank>(ranks.size())) : nullptr;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // also without memory: the job runs without these plans
     warn_once(path, error.what());
     return nullptr;
   }

@@ -178,7 +178,7 @@ class Page(unittest.TestCase):
         self.assertIn("| 8 B | 0.2 (0.1–0.3) | 0.5 (0.4–0.5) openmpi4 | 0.40 (0.25–0.60) | 0.42 | met | 0.01 gloo | "
                       "20.00 | – | – |", page)
         self.assertIn("| 1 MiB | 45 | 50 mpich4 | 0.90 | 0.77 | **missed** | – | – | 32 | 1.41 |", page)
-        self.assertIn("| back-to-back | all_gather | 1 MiB | 32 | 40 | 1.25 | met | 41 | 1.28 | **missed** |", page)
+        self.assertIn("| back-to-back | 2 all_gather | 1 MiB | 32 | 40 | 1.25 | met | – | – |  | 41 | 1.28 | **missed** |", page)
         self.assertIn("- gloo: is told apart", page)
 
     def test_says_where_the_target_lies_below_the_ceiling(self):

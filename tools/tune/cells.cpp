@@ -84,8 +84,8 @@ void read_line(const std::string& text, Partial& partial) {
     if (std::find(known.begin(), known.end(), machine) == known.end()) known.push_back(machine);
   } else if (line.contains("link")) {
     partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
-  } else if (line.contains("refused")) {
-    partial.refused[line["refused"]] = line.at("why");
+  } else if (line.contains("doubt")) {
+    partial.doubts[line["doubt"]] = line.at("why");
   } else if (line.contains("graph")) {
     partial.graph = line["graph"];
   } else if (line.contains("hosts")) {
@@ -178,8 +178,8 @@ std::string line_of(const char* what, const std::string& kind, const select::Mea
   return line_of(json{{what, kind}, {"alpha", link.alpha}, {"beta", link.beta}});
 }
 
-std::string line_of_refused(const std::string& kind, const std::string& why) {
-  return line_of(json{{"refused", kind}, {"why", why}});
+std::string line_of_doubt(const std::string& kind, const std::string& why) {
+  return line_of(json{{"doubt", kind}, {"why", why}});
 }
 
 std::string line_of(const select::CostInputs& inputs) {

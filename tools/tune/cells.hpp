@@ -55,8 +55,8 @@ std::string line_of(const select::CostInputs& inputs);
 std::string line_of(const select::MeasuredGpus& gpus, const std::string& situation);
 /// `what`: "link", or "gpu_link".
 std::string line_of(const char* what, const std::string& kind, const select::MeasuredLink& link);
-/// Of a link of which nothing plausible was measured: why.
-std::string line_of_refused(const std::string& kind, const std::string& why);
+/// Of a link whose figures cannot be right, and are not written, or are those of a busy machine: why.
+std::string line_of_doubt(const std::string& kind, const std::string& why);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {
@@ -66,7 +66,7 @@ struct Partial {
   select::Profile profile;                   ///< machines, links and γ, and times in the setting's situation
   std::string graph;                         ///< the job's, as rank 0 has dumped it; "": of one host
   std::set<Cell> done;
-  std::map<std::string, std::string> refused;  ///< by kind of link: what of its figures cannot be right
+  std::map<std::string, std::string> doubts;  ///< by kind of link: what of its figures is not right, or disturbed
 };
 /// Lines of another heading, and lines that cannot be read, count as none.
 Partial read_partial(const std::string& text, const std::string& heading);

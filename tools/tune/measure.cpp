@@ -144,11 +144,10 @@ class LinkBench {
         small_(ranks_, kNever),
         large_(ranks_, kNever) {}
 
-  void measure(double sharing) {
+  void measure() {
     for (size_t peer = 1; peer < ranks_; ++peer) {
       small_[peer] = std::min(small_[peer], one_way(comm_, static_cast<int>(peer), data_, 1));
     }
-    if (!select::message_seconds(sharing).hold(slowest().alpha)) return;  // then long ones tell nothing
     for (size_t peer = 1; peer < ranks_; ++peer) {
       large_[peer] = std::min(large_[peer], one_way(comm_, static_cast<int>(peer), data_, kLong));
     }
@@ -237,17 +236,20 @@ void measure_links(Communicator& comm, const Task& task) {
   constexpr int kTries = 5;
   const select::CostInputs& inputs = capi::communicator_of(comm.handle())->inputs();
   LinkBench bench(comm);
-  std::string why;
-  for (int i = 0; i < kTries && (i == 0 || !why.empty()); ++i) {  // times are the slowest rank's: all see the same
-    bench.measure(inputs.oversubscription);
-    why = select::implausible(bench.slowest(), inputs.oversubscription);
+  std::string why, busy;
+  const auto good = [&] { return why.empty() && busy.empty(); };
+  for (int i = 0; i < kTries && (i == 0 || !good()); ++i) {  // times are the slowest rank's: all see the same
+    bench.measure();
+    why = select::implausible(bench.slowest());
+    busy = select::disturbed(bench.slowest(), inputs.oversubscription);
   }
   const bool folds = task.links == "processes" && why.empty();
   double gamma = 0;
   for (int i = 0; folds && i < kTries && !select::is_plausible_fold(gamma); ++i) gamma = bench.gamma();
   if (comm.rank() != 0) return;
   OutputFile results("", task.results, true);
-  if (!why.empty()) return results.write(line_of_refused(task.links, why));
+  if (!good()) results.write(line_of_doubt(task.links, why.empty() ? busy : why));
+  if (!why.empty()) return;
   results.write(line_of("link", task.links, bench.slowest()));
   if (select::is_plausible_fold(gamma)) results.write(line_of({{"gamma", gamma}}));
   if (folds) results.write(line_of(inputs));

@@ -191,13 +191,12 @@ class Tuning {
     Task task = plain_task();
     task.links = kind;
     start(task, ranks, threads);
-    const auto refused = known_.refused.find(kind);
-    if (refused == known_.refused.end() || known_.profile.links.count(kind) > 0) return;
-    throw_error(
-        Code::SystemError,
-        "links between {} cannot be measured now: the best of several tries shows {}. Nothing is written: leave "
-        "the machine to this command, which goes on where it was",
-        kind, refused->second);
+    const auto doubt = known_.doubts.find(kind);
+    if (doubt == known_.doubts.end() || known_.profile.links.count(kind) > 0) return;
+    throw_error(Code::SystemError,
+                "links between {} cannot be measured now: the best of several tries shows {}. Nothing is written: "
+                "leave the machine to this command, which goes on where it was",
+                kind, doubt->second);
   }
 
   /// With the job's graph.
@@ -280,7 +279,11 @@ class Tuning {
       if (select::is_stand_in(*profile.gpus)) fmt::print("  These are times of a stand-in: they mean nothing.\n");
       return;
     }
-    for (const auto& [kind, link] : profile.links) tell(kind, link);
+    for (const auto& [kind, link] : profile.links) {
+      tell(kind, link);
+      if (const auto doubt = known_.doubts.find(kind); doubt != known_.doubts.end())
+        fmt::print("    {}: others may have had the processors; measure an idle machine again\n", doubt->second);
+    }
     if (!profile.gamma) fmt::print("  folding: as long as copying, as far as could be measured; γ is the model's\n");
     for (const std::string& line : select::lines_of(known_.profile.hosts)) fmt::print("  {}\n", line);
   }

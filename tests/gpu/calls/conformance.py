@@ -12,6 +12,7 @@ TUTTI_METHOD says what runs them. With CONFORMANCE_FEW=1 each algorithm has two 
 and operators those stand for all that differ in how threads share their work: the default tests, a tenth to a half as long.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -32,11 +33,9 @@ if FEW:
 
 def algorithms(tutti, collective, ranks):
     """The algorithms that can run."""
-    text = subprocess.run([tutti, "explain", collective, "--bytes", "64K", "-n", str(ranks)], check=True, capture_output=True,
-                          text=True).stdout
-    rows = text.split("verdict", 1)[1].split("\n\n")[0].splitlines()[1:]
-    rows = [row for row in rows if "rejected" not in row and not row.startswith(("  chosen: ", "  busy the longest: "))]
-    return sorted({row.lstrip("* ").split()[0] for row in rows})
+    text = subprocess.run([tutti, "explain", collective, "--bytes", "64K", "-n", str(ranks), "--json"], check=True,
+                          capture_output=True, text=True).stdout
+    return sorted({row["algorithm"] for row in json.loads(text)["candidates"] if not row["verdict"].startswith("rejected")})
 
 
 # Each process is a host of its own but the first $FIRST.

@@ -106,8 +106,8 @@ void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
   }
 }
 
-/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none; calls on memory of GPUs, for
-/// which no plans are kept, are not concerned.
+/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none; calls on memory of GPUs are
+/// not concerned, since no plans are kept for them.
 const plan::Algorithm* synthesised_plan(Collective collective, const std::string& name, const CostInputs& inputs) {
   const plan::Algorithm* const found =
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);

@@ -3,6 +3,7 @@ shows are those of `tutti lab --json` for the same scenario."""
 
 import json
 import math
+import os
 
 from lab_browser import LabBrowser, again_if_the_browser_ends
 from support import main, tutti
@@ -66,7 +67,7 @@ class LabPage(LabBrowser):
 
     def test_on_a_topology_calls_take_the_selectors_times(self):
         topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
-        hosts = ("--topo", topology, "--hosts", "4")
+        hosts = ("--topo", topology, "--hosts", "8")
         self.open(*hosts)
         self.check_plan("-m", "7b", "-n", "64", *hosts)
         self.assertIn("the selector, on this topology", self.page.text("#plan-result"))

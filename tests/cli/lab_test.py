@@ -103,10 +103,10 @@ class Lab(unittest.TestCase):
         self.assertEqual(tutti("lab", "--gpus", "16", "--topo", topology, "--hosts", "2").returncode, 0)
 
     def test_names_the_option_its_unit_and_whole_numbers(self):
-        self.check_error(("--efficiency", "200"), "--efficiency must be between 0.1 and 100 %, not 200")
-        self.check_error(("--usable", "0"), "--usable must be between 1 and 100 %, not 0")
-        self.check_error(("--gpus", "10000000"), "--gpus must be between 1 and 1048576 GPUs, not 10000000")
-        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host must be between 1 and 1048576 GPUs, not 0")
+        self.check_error(("--efficiency", "200"), "--efficiency: the share of the kernels' rates in % must be between 0.1 and 100, not 200")
+        self.check_error(("--usable", "0"), "--usable: the usable share of the memory in % must be between 1 and 100, not 0")
+        self.check_error(("--gpus", "10000000"), "-n: the number of GPUs must be between 1 and 1048576, not 10000000")
+        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host: the number of GPUs of a host must be between 1 and 1048576, not 0")
 
     def test_gpus_without_products_in_fp8_have_none(self):
         for gpu in "v100", "a100":
@@ -184,10 +184,10 @@ class Lab(unittest.TestCase):
         self.check_error(("--memory", "-5"), "--memory takes a number")
         self.check_error(("--params", "7q"), "--params takes a number such as 7b or 350m, not '7q'")
         self.check_error(("--params", "nan"), "--params takes a number")
-        self.check_error(("-n", "0"), "--gpus must be between 1 and")
-        self.check_error(("-n", "-8"), "--gpus must be between 1 and")
-        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host must be between")
-        self.check_error(("--inter", "0"), "--inter: the bandwidth between hosts in GB/s must be between 0.001 and 1e+06, not 0")
+        self.check_error(("-n", "0"), "-n: the number of GPUs must be between 1 and")
+        self.check_error(("-n", "-8"), "-n: the number of GPUs must be between 1 and")
+        self.check_error(("--gpus-per-host", "0"), "--gpus-per-host: the number of GPUs of a host must be between")
+        self.check_error(("--inter", "0"), "--inter: the bandwidth between hosts in GB/s must be between 0.001 and 1000000, not 0")
         self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads; 2 or 4 would")
         self.check_error(("--mlp", "thin"), "--mlp is one of plain, gated, not 'thin'")
         self.check_error(("--gradients", "f16"), "--gradients is one of bf16, f32, not 'f16'")
@@ -199,7 +199,7 @@ class Lab(unittest.TestCase):
         self.check_error(("--zero", "5"), "--zero: the ZeRO stage must be between 0 and 3, not 5")
         self.check_error(("--ep", "2"), "the model is dense")
         self.check_error(("--layers", "4"), "a shape needs both layers and hidden size")
-        self.check_error(("--layers", "0", "--hidden", "8"), "--layers: the number of layers must be between 1 and 1e+08, not 0")
+        self.check_error(("--layers", "0", "--hidden", "8"), "--layers: the number of layers must be between 1 and 100000000, not 0")
         self.check_error(("--layers", "4", "--hidden", "1000", "--heads", "3"), "3 heads do not divide the hidden size 1000")
         self.check_error(("--schedule", "1f2b"), "--schedule is one of gpipe, 1f1b, interleaved, zb-h1, dualpipe, not '1f2b'")
         self.check_error(("--recompute", "some"), "--recompute is none, selective or all, not 'some'")

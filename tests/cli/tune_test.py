@@ -137,13 +137,13 @@ class Profile(unittest.TestCase):
         self.assertIn("-x TUTTI_ALGO=all_reduce:ring: each measurement sets it", done.stderr)
         self.assertFalse(os.path.exists(path))
 
-    def test_links_whose_figures_cannot_be_right_are_not_written(self):
+    def test_links_of_a_busy_machine_are_told(self):
         path = os.path.join(self.folder.name, "p.json")
-        done = tutti("tune", "--links", "-o", path, env={"TUTTI_FAULT": "delay=200us"})
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertRegex(done.stderr, r"links between threads cannot be measured now: the best of several tries shows an empty "
-                                      r"message in [\d.e+]+ us. Nothing is written")
-        self.assertFalse(os.path.exists(path))
+        done = tutti("tune", "--links", "-o", path, env={"TUTTI_FAULT": "delay=60us"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for kind in "processes", "threads":
+            self.assertRegex(done.stdout, rf"\n  {kind}: an empty message took [\d.e+]+ us: others may have had the processors")
+        self.assertTrue(os.path.exists(path))
 
     def test_the_standard_output_is_no_place_for_a_profile(self):
         done = tutti("tune", "--links", "-o", "-", cwd=self.folder.name)

@@ -153,15 +153,15 @@ void stop_and_go_on(const Stage& stage, const std::string& call, const std::stri
     if (rank == 1) return window + line + "\nbarrier\nrepeat " + line;  // the first call allocates its buffer
     return window + "wait\nbarrier\nwait_signal 1\nderegister\nfill\nwait\nintact";
   });
-  job.await(1, 2);  // which takes seconds on an emulated device
+  job.await(1, 1);  // which takes seconds on an emulated device
   job.go(0);
-  job.await(0, 3);
-  job.await(1, 3);
+  job.await(0, 2);
+  job.await(1, 2);
   std::this_thread::sleep_for(std::chrono::duration<double>(moment));
   job.child_of(1).signal(SIGSTOP);
-  job.await(0, 5);
+  job.await(0, 4);
   job.child_of(1).signal(SIGCONT);
-  job.await(1, 4);
+  job.await(1, 3);
   job.go(0);
   const auto stories = job.finish(30);
   EXPECT_EQ(job.problem(), "");

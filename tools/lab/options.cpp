@@ -53,8 +53,8 @@ int64_t one_of(const std::string& word, const char* option, const std::vector<st
 
 void in_range(const char* option, const char* what, double value, double least, double most) {
   if (value >= least && value <= most) return;
-  throw_error(Code::InvalidArgument, "{}: {} must be between {:g} and {:g}, not {:g}", option, what, least, most,
-              value);
+  throw_error(Code::InvalidArgument, "{}: {} must be between {:.10g} and {:.10g}, not {:.10g}", option, what, least,
+              most, value);
 }
 
 /// Says which option has a value that cannot be, in the option's own unit.
@@ -135,19 +135,8 @@ void take_topology(const LabOptions& o, planner::Cluster& cluster) {
   cluster.bandwidth_out = 1 / outside.beta;
 }
 
-/// What the planner would refuse too, but by its own words and units, and options that count for nothing.
+/// Options that contradict each other, or count for nothing.
 void check_cluster(const LabOptions& o) {
-  static constexpr int64_t kMaxGpus = 1 << 20;
-  const auto share = [](const char* option, const std::optional<double>& percent, double least) {
-    if (!percent || (*percent >= least && *percent <= 100)) return;
-    throw_error(Code::InvalidArgument, "{} must be between {} and 100 %, not {}", option, least, *percent);
-  };
-  const auto number = [](const char* option, const std::optional<int64_t>& gpus) {
-    if (!gpus || (*gpus >= 1 && *gpus <= kMaxGpus)) return;
-    throw_error(Code::InvalidArgument, "{} must be between 1 and {} GPUs, not {}", option, kMaxGpus, *gpus);
-  };
-  share("--usable", o.usable, 1), share("--efficiency", o.efficiency, 0.1), share("--contention", o.contention, 0);
-  number("--gpus", o.gpus), number("--gpus-per-host", o.gpus_per_host);
   if (o.fp8 && o.gpu && (*o.gpu == "v100" || *o.gpu == "a100")) {
     throw_error(Code::InvalidArgument,
                 "--fp8: GPU {} has no matrix products in fp8; l40s, h100 and later ones have them", *o.gpu);

@@ -371,7 +371,7 @@ void add_plan(CLI::App& app, int& status) {
       "Examples:\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n"
       "  tutti plan draw broadcast binomial -n 16 --root 3 -o tree.svg\n"
       "  tutti plan draw all_reduce ring -n 64 --rank 5 -o five.svg\n"
-      "  tutti plan draw made.json --topo hgx.xml --hosts 2 -o machine.svg\n");
+      "  tutti plan draw made.json --topo hgx.xml -o machine.svg\n");
   add_machine(draws, *options);
   draws->callback([options] { draw(*options); });
 

@@ -1,4 +1,6 @@
 // tutti run: the command line of the launcher.
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -93,10 +95,17 @@ void check_variable(const std::string& text) {
   throw_error(Code::InvalidArgument, "-x '{}': write NAME, or NAME=VALUE", text);
 }
 
+bool is_set(const std::string& variable) {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).substr(0, variable.size() + 1) == variable + "=") return true;
+  }
+  return false;
+}
+
 /// A variable that is not set here reaches no rank.
 void warn_of_unset(const std::vector<std::string>& exported) {
   for (const std::string& variable : exported) {
-    if (variable.find('=') != std::string::npos || std::getenv(variable.c_str()) != nullptr) continue;
+    if (variable.find('=') != std::string::npos || is_set(variable)) continue;
     fmt::print(stderr, "tutti run: warning: -x {}: it is not set here, so ranks do not get it; -x {}=VALUE sets it\n",
                variable, variable);
   }

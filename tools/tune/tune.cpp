@@ -254,9 +254,8 @@ class Tuning {
 
   /// Adds this situation's times to what the profile has of others.
   void save() {
-    if (known_.situation.empty()) {
+    if (known_.situation.empty())
       throw_error(Code::InternalError, "{}: the ranks have not said in which situation they measured", partial_path_);
-    }
     select::Profile profile = earlier_profile(path_, kSpeaker);
     take_machines(known_.profile, profile);
     if (known_.profile.gpus) take_gpus(known_.profile, profile, path_);
@@ -279,11 +278,9 @@ class Tuning {
       if (select::is_stand_in(*profile.gpus)) fmt::print("  These are times of a stand-in: they mean nothing.\n");
       return;
     }
-    for (const auto& [kind, link] : profile.links) {
-      tell(kind, link);
-      if (const auto doubt = known_.doubts.find(kind); doubt != known_.doubts.end())
-        fmt::print("    {}: others may have had the processors; measure an idle machine again\n", doubt->second);
-    }
+    for (const auto& [kind, link] : profile.links) tell(kind, link);
+    for (const auto& [kind, why] : known_.doubts)
+      fmt::print("  {}: {}: others may have had the processors; measure an idle machine again\n", kind, why);
     if (!profile.gamma) fmt::print("  folding: as long as copying, as far as could be measured; γ is the model's\n");
     for (const std::string& line : select::lines_of(known_.profile.hosts)) fmt::print("  {}\n", line);
   }

@@ -132,7 +132,7 @@ TEST(HostileMember, SynthesisedPlansThatAreWrongAreRejected) {
     HostileMember member(0);
     member.give(pack_fields(report()));
     member.give("");  // our rank describes its host
-    ConclusionsPage page = conclusion();
+    ConclusionsPage page = conclusion("{}");
     page.synthesised = text;
     member.give(pack_fields(page));
     const std::string said = member.outcome();

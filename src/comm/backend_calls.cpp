@@ -183,8 +183,8 @@ void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const 
   inputs_.profile = profile_;
   inputs_.max_width = offer_.max_width;
   inputs_.shares_staging = false;
-  inputs_.view = nullptr;         // that of host memory, as the order is, …
-  inputs_.synthesised = nullptr;  // … and plans for its ranks
+  inputs_.view = nullptr;  // this, the plans and the order were those of host memory
+  inputs_.synthesised = nullptr;
   inputs_.order = select::parse_order(env().order, inputs_.ranks).value_or(plan::RankOrder());
   inputs_.methods = offer_.methods;
   for (exec::UsableMethod& usable : inputs_.methods) {  // a module has copies of the library's

@@ -19,7 +19,7 @@
 namespace tutti::select {
 namespace {
 
-constexpr size_t kMostRanks = 512;  // synthesis takes no more (synth/network.hpp)
+constexpr size_t kMaxRanks = 512;  // synthesis takes no more (synth/network.hpp)
 
 using nlohmann::json;
 using topo::NodeId;
@@ -184,7 +184,7 @@ std::string synthesised_path(uint64_t key) {
 
 std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, const std::vector<NodeId>& ranks,
                                                     const plan::RankOrder& order) {
-  if (env().synth == Synth::Off || ranks.size() < 2 || ranks.size() > kMostRanks || cache_folder().empty())
+  if (env().synth == Synth::Off || ranks.size() < 2 || ranks.size() > kMaxRanks || cache_folder().empty())
     return nullptr;
   const uint64_t key = synthesis_key(graph, nodes_of_plans(graph, ranks, order));
   const std::string path = synthesised_path(key);

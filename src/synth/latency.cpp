@@ -134,7 +134,7 @@ class TreeSearch {
   using Takes = std::vector<std::pair<double, Rank>>;  // children, and the negative of what they and those below take
 
   /// Until all below a rank know that tells its children in this order.
-  double told_in(const Takes& order, Rank rank) const {
+  double arrival(const Takes& order, Rank rank) const {
     double start = 0, last = 0;
     for (const auto& [minus, child] : order) {
       last = std::max(last, start - minus);
@@ -150,10 +150,10 @@ class TreeSearch {
     for (const Rank child : children) takes.emplace_back(-postal_.latency(rank, child) - finish(tree, child), child);
     std::sort(takes.begin(), takes.end());
     Takes best = takes;
-    double last = told_in(takes, rank);
+    double last = arrival(takes, rank);
     if (n_ <= kExactRanks) {  // where gaps differ, another order may be faster
       while (std::next_permutation(takes.begin(), takes.end())) {
-        const double seconds = told_in(takes, rank);
+        const double seconds = arrival(takes, rank);
         if (seconds < kBetter * last) last = seconds, best = takes;
       }
     }

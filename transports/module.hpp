@@ -19,7 +19,7 @@ namespace tutti::transports {
 inline constexpr uint32_t kModuleAbi = 100;
 /// Raise it with each addition: a function at the end of Transport, Wireup or ModuleServices, a field at the end of
 /// Module, TransportEntry or Context. The library uses what came with revision r only of modules of revision ≥ r.
-inline constexpr uint32_t kModuleRevision = 2;
+inline constexpr uint32_t kModuleRevision = 3;
 
 /// Differs where what the two pass to each other by value, or what both look into, differs in size: because of other
 /// headers, or another standard library.

@@ -159,6 +159,9 @@ struct TransportEntry {
   /// Its device, for windows: it reads and writes memory of the peers that this transport reaches. Throws Error. Null:
   /// it has none that the hardware would keep within what is exposed.
   std::unique_ptr<RemoteMemory> (*remote_memory)(Wireup& wireup) = nullptr;
+  /// Without remote_memory: why windows may not reach its peers by the device of another transport; "": they may. Null:
+  /// they may not, since who forces this transport may do so because of what is wrong with such devices.
+  std::string (*why_no_rdma)() = nullptr;
 };
 
 /// Registers a transport; each folder transports/<name>/ has one, and so has each module.

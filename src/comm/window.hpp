@@ -51,7 +51,7 @@ struct Window {
 struct WindowServices {
   WindowServices(transports::Wireup& wireup, link::PeerRegions& regions, rma::Ends ends, bool use_cma);
   ~WindowServices();
-  /// Opens the device, if the transport to ranks of other hosts has one.
+  /// Opens the device that reaches ranks of other hosts, if there is one (window_device.hpp).
   void find_device(const Fabric& fabric);
 
   const uint64_t process;  ///< process_generation(): a forked child has no part in it

@@ -108,31 +108,6 @@ WindowServices::~WindowServices() {
   if (process == process_generation()) target->close();
 }
 
-void WindowServices::find_device(const Fabric& fabric) {
-  const transports::Wireup& wireup = connections.wireup();
-  const Rank me = wireup.rank();
-  std::vector<std::string> why_not(static_cast<size_t>(wireup.ranks()), "it is of this host");
-  std::string failure;
-  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
-    if (wireup.process_id(peer).host == wireup.process_id(me).host) continue;
-    std::string& why = why_not[static_cast<size_t>(peer)];
-    const transports::TransportEntry& entry = fabric.entry_to(peer);
-    if (entry.remote_memory == nullptr) {
-      why = fmt::format("transport {} has no RDMA whose bounds a device checks", entry.name);
-      continue;
-    }
-    try {
-      if (device == nullptr && failure.empty()) device = entry.remote_memory(connections.wireup());
-    } catch (const Error& error) {
-      failure = error.what();
-      log_warn("rank {}: windows of other hosts are reached by requests, not by RDMA: {}", me, failure);
-    }
-    why = failure;
-  }
-  if (device != nullptr) target->use(*device);
-  connections.use_rdma(device.get(), std::move(why_not));
-}
-
 std::shared_ptr<Window> Communicator::register_window(void* memory, uint64_t bytes, uint8_t backend,
                                                       const Status& refusal) {
   const Deadline deadline = begin_control_call({.registers = true});

@@ -1,5 +1,6 @@
 #include "rma/rdma_connection.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/format.hpp"
@@ -22,24 +23,48 @@ void RdmaConnection::Wait::check() {
   has_ended_ = false;
 }
 
-bool RdmaConnection::is_usable(double limit) {
-  if (queue_ != nullptr || is_refused_) return !is_refused_;
+bool RdmaConnection::connect(const RemoteKey& signals, double limit) {
+  const Rank me = connections_.wireup().rank();
   const Deadline deadline = Deadline::in(limit);
+  std::unique_ptr<RemoteQueue> queue = make_queue(deadline);
+  if (queue == nullptr || !answers(*queue, signals, deadline.left())) {
+    log_warn("rank {}: windows send requests to rank {}, though {} is there: {}", me, peer_, device_.name(), refusal_);
+    return false;
+  }
+  queue_ = std::move(queue);
+  log_info("rank {}: windows reach rank {} by RDMA ({})", me, peer_, device_.name());
+  return true;
+}
+
+/// Null: the peer, or this rank's device, cannot.
+std::unique_ptr<RemoteQueue> RdmaConnection::make_queue(Deadline deadline) {
   Channel& channel = connections_.channel(peer_, deadline);
   try {
     auto queue = device_.make_queue(peer_);
     queue->connect(channel.connect(queue->offer(), deadline));
-    queue_ = std::move(queue);
-    log_info("rank {}: windows reach rank {} by RDMA ({})", connections_.wireup().rank(), peer_, device_.name());
+    return queue;
   } catch (const Error& error) {
     const bool lacks_device =
         error.code() == Code::Unsupported || error.code() == Code::SystemError || error.code() == Code::OutOfMemory;
     if (!lacks_device) throw;
-    is_refused_ = true;
-    log_warn("rank {}: windows send requests to rank {}, though {} is there: {}", connections_.wireup().rank(), peer_,
-             device_.name(), error.what());
+    refusal_ = error.what();
+    return nullptr;
   }
-  return !is_refused_;
+}
+
+/// Reads a word of the peer. The two devices may lie in networks that are not joined: of their messages, which another
+/// transport may carry, that says nothing. Nothing is lost when this fails, as it would be with a first put.
+bool RdmaConnection::answers(RemoteQueue& queue, const RemoteKey& signals, double limit) {
+  constexpr double kLongest = 10;  // seconds: more than a device tries
+  Wait wait(connections_.ends(), peer_, std::min(limit / 2, kLongest));
+  try {
+    queue.flush(signals, wait);
+    return true;
+  } catch (const Error& error) {
+    if (wait.has_ended() && error.code() != Code::Timeout) throw;
+    refusal_ = error.what();
+    return false;
+  }
 }
 
 RdmaConnection::Wait RdmaConnection::begin(uint64_t window, const RemoteKey& signals, double limit) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/deadline.hpp"
 #include "base/rank.hpp"
@@ -22,9 +23,13 @@ class RdmaConnection final : public Connection {
       : connections_(connections), peer_(peer), device_(device) {}
 
   transports::RemoteMemory& device() const { return device_; }
-  /// Connects it if necessary. False: the peer, or this rank's device, cannot; the log has the reason.
-  bool is_usable(double limit);
-  bool is_refused() const { return is_refused_; }
+  /// Connects it if necessary, and tries it on the peer's `signals` of some window. False: the peer, or this rank's
+  /// device, cannot, or the two do not reach each other; the log has the reason.
+  bool is_usable(const transports::RemoteKey& signals, double limit) {
+    return queue_ != nullptr || (!is_refused() && connect(signals, limit));
+  }
+  bool is_refused() const { return !refusal_.empty(); }
+  const std::string& refusal() const { return refusal_; }
   transports::RemoteAtomics atomics() const { return queue_->atomics(); }
 
   /// work(queue, wait), after is_usable(). `signals`: of the window, for its errors and a later flush().
@@ -54,6 +59,9 @@ class RdmaConnection final : public Connection {
     const Deadline deadline_;
     bool has_ended_ = false;
   };
+  bool connect(const transports::RemoteKey& signals, double limit);
+  std::unique_ptr<transports::RemoteQueue> make_queue(Deadline deadline);
+  bool answers(transports::RemoteQueue& queue, const transports::RemoteKey& signals, double limit);
   Wait begin(uint64_t window, const transports::RemoteKey& signals, double limit);
   [[noreturn]] void explain(const Error& error, const Wait& wait) const;
 
@@ -61,7 +69,7 @@ class RdmaConnection final : public Connection {
   const Rank peer_;
   transports::RemoteMemory& device_;
   std::unique_ptr<transports::RemoteQueue> queue_;
-  bool is_refused_ = false;
+  std::string refusal_;            // why it is not used; "": it may be
   uint64_t window_ = 0;            // the last one that was used
   transports::RemoteKey signals_;  // its
 };

@@ -44,21 +44,21 @@ const Connection* RdmaPart::connection() const {
 }
 
 void RdmaPart::put(std::span<const std::byte> source, uint64_t offset, double limit) {
-  if (!connection_.is_usable(limit)) return requests_.put(source, offset, limit);
+  if (!connection_.is_usable(signals_, limit)) return requests_.put(source, offset, limit);
   connection_.is_dirty = true;
   connection_.use(window_, signals_, limit,
                   [&](RemoteQueue& queue, RemoteWait& wait) { queue.write(source, memory_, offset, wait); });
 }
 
 void RdmaPart::get(std::span<std::byte> into, uint64_t offset, double limit) {
-  if (!connection_.is_usable(limit)) return requests_.get(into, offset, limit);
+  if (!connection_.is_usable(signals_, limit)) return requests_.get(into, offset, limit);
   connection_.use(window_, signals_, limit,
                   [&](RemoteQueue& queue, RemoteWait& wait) { queue.read(into, memory_, offset, wait); });
 }
 
 /// Its signals of a number are counted by this rank's device alone, or, if it cannot, by the peer's agent alone.
 void RdmaPart::signal(uint32_t signal, double limit) {
-  if (!connection_.is_usable(limit)) return requests_.signal(signal, limit);
+  if (!connection_.is_usable(signals_, limit)) return requests_.signal(signal, limit);
   if (connection_.atomics() == RemoteAtomics::None) {
     connection_.flush_if_dirty(limit);
     return requests_.signal(signal, limit);
@@ -71,7 +71,7 @@ void RdmaPart::signal(uint32_t signal, double limit) {
 
 /// Does the device do atomic steps? If not, the puts before them are in place now.
 bool RdmaPart::device_steps(double limit) {
-  if (!connection_.is_usable(limit)) return false;
+  if (!connection_.is_usable(signals_, limit)) return false;
   if (connection_.atomics() == RemoteAtomics::Global) return true;
   connection_.flush_if_dirty(limit);
   return false;

@@ -58,7 +58,9 @@ void Window::reach(Rank rank, Deadline deadline) {
 void Window::reach_host(Rank rank) {
   RdmaConnection* const device = connections_.rdma(rank);
   Peer& peer = peers_[rank];
-  if (device != nullptr && RdmaPart::can_reach(parts_[rank])) {
+  if (device != nullptr && device->is_refused()) {
+    peer.why_requests = device->refusal();
+  } else if (device != nullptr && RdmaPart::can_reach(parts_[rank])) {
     const Rank me = connections_.wireup().rank();
     peer.remote = std::make_unique<RdmaPart>(connections_, *device, me, rank, number_, parts_[rank]);
   } else {
@@ -111,15 +113,18 @@ link::PeerRegions::Mapped Window::map(Rank peer, uint64_t region, Deadline deadl
 }
 
 std::string Window::ways() const {
-  std::map<std::string, std::string> ranks;  // by way
+  std::map<std::pair<std::string, std::string>, std::string> ranks;  // by way, and why it is not a better one
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    std::string& all = ranks[peer.remote == nullptr ? "loads and stores" : peer.remote->name()];
-    all += fmt::format("{}{}{}", all.empty() ? "" : ", ", rank,
-                       peer.why_requests.empty() ? "" : fmt::format(" ({})", peer.why_requests));
+    const char* const way = peer.remote == nullptr ? "loads and stores" : peer.remote->name();
+    std::string& all = ranks[{way, peer.why_requests}];
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", rank);
   }
   std::string text;
-  for (const auto& [way, of] : ranks) text += fmt::format("{}{} to {}", text.empty() ? "" : "; ", way, of);
+  for (const auto& [way, of] : ranks) {
+    text += fmt::format("{}{} to {}{}", text.empty() ? "" : "; ", way.first, of,
+                        way.second.empty() ? "" : fmt::format(" ({})", way.second));
+  }
   return text;
 }
 

@@ -88,7 +88,8 @@ class FakeQueue final : public Queue {
     const Posted& first = posted_.front();
     if (failed_) return finish(Completion::Result::Flushed, "work request flushed");
     const auto found = wire().queues.find(peer_);
-    if (found == wire().queues.end()) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
+    const bool reached = found != wire().queues.end() && !fake_nic_rules().apart;
+    if (!reached) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
     FakeQueue& peer = *found->second;
     if (peer.failed_ || peer.deaf_) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
     if (is_fetch(first.work)) return fetch(first.work, peer);

@@ -30,6 +30,7 @@ struct FakeNicRules {
   uint32_t drop = 4;         ///< one of so many implied completions is dropped; 0: none
   bool drop_all = false;     ///< no completion of own work comes
   bool never_ready = false;  ///< every notice finds no receive: the device gives up
+  bool apart = false;        ///< no queue reaches another one: the device gives up
   transports::RemoteAtomics atomics = transports::RemoteAtomics::BetweenDevices;
   uint32_t max_message = 1u << 30;  ///< bytes of a work request
 };

@@ -207,6 +207,33 @@ TEST_F(RdmaWindow, APeerWithoutADeviceIsReachedByRequests) {
   EXPECT_EQ(got, payload);
 }
 
+/// Their devices may lie in networks that are not joined, when another transport carries the messages.
+TEST_F(RdmaWindow, APeerWhoseDeviceDoesNotAnswerIsReachedByRequests) {
+  start({.apart = true});
+  EXPECT_FALSE(connections->rdma(1)->is_refused()) << "it was not tried yet";
+  const uint64_t works = fake_works();
+  for (uint64_t m = 1; m <= 3; ++m) {
+    const Payload payload = payload_of(m, 5000);
+    part->put(bytes_of(payload), m, kLimit);
+    part->signal(0, kLimit);
+    await_signals(0, m);
+    EXPECT_TRUE(std::equal(payload.begin(), payload.end(), owner->memory.begin() + static_cast<ptrdiff_t>(m)));
+  }
+  EXPECT_NE(connections->rdma(1)->refusal().find("transport retry counter exceeded"), std::string::npos)
+      << connections->rdma(1)->refusal();
+  EXPECT_EQ(fake_works(), works + 1) << "it is tried once";
+  EXPECT_EQ(part->connection(), connections->open_channel(1));
+}
+
+/// A trial is no reason to go on after the communicator has failed.
+TEST_F(RdmaWindow, ATrialEndsWithTheCommunicator) {
+  start({.lazy = 1u << 30});  // nothing moves
+  std::jthread fails([&] { failed = 1; });
+  const Payload payload = payload_of(1, 10);
+  EXPECT_EQ(error_of([&] { part->put(bytes_of(payload), 0, kLimit); }).code(), Code::Aborted);
+  EXPECT_FALSE(connections->rdma(1)->is_refused());
+}
+
 TEST_F(RdmaWindow, NothingIsWrittenOnceThePartIsWithdrawn) {
   const Payload payload = payload_of(1, 5000);
   part->put(bytes_of(payload), 0, kLimit);

@@ -1,5 +1,6 @@
 // Registers the transport `ucx`: whatever network UCX finds.
 #include "transports/ucx/engine.hpp"
+#include "transports/ucx/settings.hpp"
 
 namespace tutti::transports {
 namespace {
@@ -11,7 +12,8 @@ const TransportRegistration ucx_entry({.name = "ucx",
                                          return std::make_unique<ucx::Engine>(context);
                                        },
                                        .why_not = ucx::why_not,
-                                       .between_hosts = true});
+                                       .between_hosts = true,
+                                       .why_no_rdma = ucx::why_no_rdma});
 
 }  // namespace
 }  // namespace tutti::transports

@@ -168,8 +168,9 @@ void CallDiagnostics::processor_failed(const std::string& why, const exec::Stall
 Status CallDiagnostics::failed() {
   const auto first = endpoint_.failure();
   if (!first) return {Code::InternalError, prefix() + ": the communicator failed without a reason"};
-  const std::string whole = control::said_by(endpoint_.rank(), first->second);  // here() names this rank already
-  return {first->first, prefix() + whole.substr(whole.find(':'))};
+  const std::string whole = control::said_by(endpoint_.rank(), first->second), mine = prefix();
+  if (whole.starts_with(mine + ":")) return {first->first, whole};  // the reason is of this very call
+  return {first->first, mine + whole.substr(whole.find(':'))};      // it names this rank already
 }
 
 /// The peer's replies under these keys, in their order.

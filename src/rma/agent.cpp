@@ -19,6 +19,7 @@
 #include "base/per_process.hpp"
 #include "base/socket.hpp"
 #include "link/mapped_memory.hpp"
+#include "link/writable_memory.hpp"
 
 namespace tutti::rma {
 namespace {
@@ -111,10 +112,11 @@ class Agent::Client {
   bool change_word() {
     request_.bytes = kWord;
     uint64_t before = request_.expected;
-    bool aligned = true;
+    bool aligned = true, writable = true;
     const Outcome outcome = look([&](const Target::Exposed& part) {
       std::byte* const at = part.memory + request_.offset;
       if (reinterpret_cast<uintptr_t>(at) % kWord != 0) return void(aligned = false);
+      if (!link::is_writable(at, kWord)) return void(writable = false);  // a signal would end the process
       const std::atomic_ref word(*reinterpret_cast<uint64_t*>(at));
       if (request_.what == Request::What::Add) {
         before = word.fetch_add(request_.operand);
@@ -122,7 +124,7 @@ class Agent::Client {
         word.compare_exchange_strong(before, request_.operand);
       }
     });
-    reply(outcome, before);
+    reply(writable ? outcome : Outcome::Unmapped, before);
     return aligned;
   }
 
@@ -181,8 +183,13 @@ class Agent::Client {
     if (request_.what == Request::What::Connect) return receive_offer();
     const uint64_t chunk = std::min(left_, kChunk);
     ptrdiff_t got = 0;
-    const Outcome outcome =
-        look([&](const Target::Exposed& part) { got = recv_now(fd(), part.memory + offset_, chunk); });
+    bool writable = true;
+    Outcome outcome = look([&](const Target::Exposed& part) {
+      errno = 0;
+      got = recv_now(fd(), part.memory + offset_, chunk);
+      writable = got >= 0 || errno != EFAULT;
+    });
+    if (!writable) outcome = Outcome::Unmapped;
     if (outcome != Outcome::Done) {
       note(outcome);
       char nowhere[4096];

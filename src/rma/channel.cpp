@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/format.hpp"
 #include "base/socket.hpp"
@@ -17,6 +18,12 @@ constexpr double kLook = 50e-3;  // seconds between two looks at what ends a wai
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// A transfer has failed, with this error of the system or none.
+[[noreturn]] void throw_ended(int error) {
+  if (error == EFAULT) throw Error(Code::SystemError, "the kernel may not access the bytes in this process's memory");
+  throw Error(Code::PeerFailed, "the stream has ended");
 }
 
 /// Runs work(); its error names the peer.
@@ -52,7 +59,7 @@ void Channel::await(short events, Deadline deadline) const {
 void Channel::send_rest(std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ptrdiff_t sent = send_now(stream_.get(), bytes);
-    if (sent < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    if (sent < 0) throw_ended(errno);
     if (sent == 0) await(POLLOUT, deadline);
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -60,8 +67,9 @@ void Channel::send_rest(std::string_view bytes, Deadline deadline) {
 
 void Channel::receive_all(std::span<std::byte> into, Deadline deadline) {
   while (!into.empty()) {
+    errno = 0;  // an end is no error of the system
     const ptrdiff_t got = recv_now(stream_.get(), into.data(), into.size());
-    if (got < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    if (got < 0) throw_ended(errno);
     if (got == 0) await(POLLIN, deadline);
     into = into.subspan(static_cast<size_t>(got));
   }
@@ -71,7 +79,7 @@ void Channel::send(const Request& request, std::span<const std::byte> bytes, Dea
   named(peer_, ends_, [&] {
     const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
     const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
-    if (sent < 0) throw Error(Code::PeerFailed, "the stream has ended");
+    if (sent < 0) throw_ended(errno);
     const auto done = static_cast<size_t>(sent);
     if (done < head.size()) send_rest(head.substr(done), deadline);
     const size_t of_bytes = done > head.size() ? done - head.size() : 0;

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/per_process.hpp"
 #include "base/secret.hpp"
 #include "link/mapped_memory.hpp"
+#include "link/writable_memory.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::rma {
@@ -39,6 +41,17 @@ SignalLine* make_signals(Rank ranks) {
   return lines;
 }
 
+/// Other ranks are to write there, and their stores, or this process's agent, would raise a signal.
+void check_memory(const void* memory, uint64_t bytes) {
+  if (!link::is_mapped(memory, bytes)) {
+    throw_error(Code::InvalidArgument, "the {} bytes at {} are not in its process's memory", bytes, memory);
+  }
+  if (!link::is_writable(memory, bytes)) {
+    throw_error(Code::InvalidArgument, "its process may not write to the {} bytes at {}; map them with PROT_WRITE",
+                bytes, memory);
+  }
+}
+
 constexpr double kGrace = 2;  // seconds for what uses a part to end: a copy, unless its process is stopped
 
 /// Those of this process.
@@ -52,6 +65,7 @@ struct Parts {
 }  // namespace
 
 std::shared_ptr<OwnPart> OwnPart::make(PartName name, void* memory, uint64_t bytes, std::vector<int> processes) {
+  check_memory(memory, bytes);
   const std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, std::move(processes)));
   Parts& parts = Parts::of_this_process();
   const std::lock_guard lock(parts.mutex);

@@ -24,7 +24,8 @@ using PartName = std::tuple<std::string, Rank, uint64_t>;
 class OwnPart {
  public:
   /// The other ranks of this process find it under its name.
-  /// `processes`: by rank, those of this host; 0: on another one.
+  /// `processes`: by rank, those of this host; 0: on another one. Throws Error(InvalidArgument) if this process cannot
+  /// write to the memory.
   static std::shared_ptr<OwnPart> make(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
   /// Null: there is none of this name in this process.
   static std::shared_ptr<OwnPart> find(const PartName& name);

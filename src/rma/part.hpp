@@ -81,7 +81,7 @@ struct Reply {
     Done,
     NoWindow,
     OutOfRange,
-    Unmapped,  ///< the program has freed the memory before it deregistered the window
+    Unmapped,  ///< the program has freed the memory before it deregistered the window, or protected it
     Refused,   ///< of Connect: there is no device to connect to
   };
   static constexpr uint64_t kMaxText = 512;  ///< bytes of what follows the reply to Connect

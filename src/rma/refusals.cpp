@@ -17,8 +17,11 @@ void throw_closed(Rank peer, uint64_t window, Closed why, const Ends& ends) {
 }
 
 void throw_unmapped(Rank peer, uint64_t window) {
-  throw_error(Code::InvalidUsage, "rank {} has freed its part of the window of call {} before it deregistered it", peer,
-              window);
+  throw_error(
+      Code::InvalidUsage,
+      "rank {} has freed its part of the window of call {} before it deregistered it, or may not write there any "
+      "more",
+      peer, window);
 }
 
 bool leaves(Rank peer, const Ends& ends) {

@@ -1,6 +1,20 @@
 #include "rma/requests.hpp"
 
+#include "base/format.hpp"
+#include "link/mapped_memory.hpp"
+#include "tutti/error.hpp"
+
 namespace tutti::rma {
+namespace {
+
+/// Else the stream would end in the middle of the bytes, which fails the communicator.
+void check_here(std::span<const std::byte> bytes) {
+  if (link::is_mapped(bytes.data(), bytes.size())) return;
+  throw_error(Code::InvalidArgument, "the {} bytes at {} are not in this process's memory", bytes.size(),
+              static_cast<const void*>(bytes.data()));
+}
+
+}  // namespace
 
 void Requests::tell(const Request& request, std::span<const std::byte> bytes, double limit) {
   const Deadline deadline = Deadline::in(limit);
@@ -15,10 +29,12 @@ uint64_t Requests::ask(const Request& request, std::span<std::byte> into, double
 }
 
 void Requests::put(std::span<const std::byte> source, uint64_t offset, double limit) {
+  check_here(source);
   tell({.what = Request::What::Put, .window = window_, .offset = offset, .bytes = source.size()}, source, limit);
 }
 
 void Requests::get(std::span<std::byte> into, uint64_t offset, double limit) {
+  check_here(into);
   ask({.what = Request::What::Get, .window = window_, .offset = offset, .bytes = into.size()}, into, limit);
 }
 

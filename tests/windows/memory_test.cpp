@@ -1,0 +1,100 @@
+// Windows and buffers whose memory is not what it should be.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tutti/tutti.h"
+#include "windows/job.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kBytes = 64 << 10;
+
+/// Pages of this process.
+struct Pages {
+  explicit Pages(int rights)
+      : memory(static_cast<uint64_t*>(mmap(nullptr, kBytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~Pages() { munmap(memory, kBytes); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  uint64_t* const memory;
+};
+
+void expect_refused(tuttiResult_t expected, tuttiResult_t result, const std::string& words) {
+  EXPECT_EQ(result, expected) << tuttiGetLastError();
+  EXPECT_NE(std::string(tuttiGetLastError()).find(words), std::string::npos) << tuttiGetLastError();
+}
+
+TEST(Windows, RefuseMemoryThatIsNoneOrCannotBeWrittenOnAllRanks) {
+  each_rank([](const Member& me) {
+    for (const int rights : {PROT_READ, PROT_NONE, -1}) {
+      const Pages good(PROT_READ | PROT_WRITE), bad(rights < 0 ? PROT_NONE : rights);
+      if (rights < 0) munmap(bad.memory, kBytes);
+      tuttiWindow_t window = nullptr;
+      const tuttiResult_t result =
+          tuttiWindowRegister(me.comm, me.rank == 1 ? bad.memory : good.memory, kBytes, &window);
+      expect_refused(tuttiInvalidArgument, result,
+                     rights < 0 ? "window_register(): rank 1 cannot take part: the 65536 bytes at 0x"
+                                : "window_register(): rank 1 cannot take part: its process may not write to the 65536");
+      EXPECT_EQ(window, nullptr);
+    }
+    Words words(me, 1, Memory::Ordinary);  // nothing is lost
+    OK(tuttiWindowBarrier(words.window, nullptr));
+  });
+}
+
+/// (A device goes on with the pages that it had registered.)
+TEST(WindowsOfProcesses, RefuseAPartWhoseMemoryIsProtected) {
+  each_rank([](const Member& me) {
+    const Pages part(PROT_READ | PROT_WRITE), mine(PROT_READ | PROT_WRITE);
+    mine.memory[0] = 5;
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, part.memory, kBytes, &window));
+    if (me.rank == 0) mprotect(part.memory, kBytes, PROT_READ);
+    OK(tuttiBarrier(me.comm, nullptr));
+    if (me.rank == 1) {
+      const std::string words = "rank 0 has freed its part of the window of call ";
+      tuttiResult_t put = tuttiPut(mine.memory, kBytes, 0, 0, window, nullptr);
+      if (put == tuttiSuccess) put = tuttiFlush(0, window, nullptr);  // a request has no answer before
+      expect_refused(tuttiInvalidUsage, put, words);
+      expect_refused(tuttiInvalidUsage, tuttiAtomicAdd(1, nullptr, 0, 8, window, nullptr), words);
+      uint64_t before = 7;
+      expect_refused(tuttiInvalidUsage, tuttiAtomicCompareSwap(0, 1, &before, 0, 8, window, nullptr), words);
+      OK(tuttiGet(&before, 8, 0, 8, window, nullptr));
+      EXPECT_EQ(before, 0u) << "what may be read is read";
+    }
+    OK(tuttiBarrier(me.comm, nullptr));
+    if (me.rank == 0) mprotect(part.memory, kBytes, PROT_READ | PROT_WRITE);
+    OK(tuttiBarrier(me.comm, nullptr));
+    if (me.rank == 1) {
+      OK(tuttiPut(mine.memory, kBytes, 0, 0, window, nullptr));
+      OK(tuttiAtomicAdd(1, nullptr, 0, 0, window, nullptr));
+    }
+    OK(tuttiWindowBarrier(window, nullptr));
+    EXPECT_EQ(part.memory[0], me.rank == 0 ? 6u : 0u);
+    OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// (Loads and stores, and RDMA, are this thread's own accesses to its buffer.)
+TEST(WindowsOfProcesses, RefuseABufferWhoseMemoryIsGone) {
+  each_rank([](const Member& me) {
+    Words words(me, kBytes / 8, Memory::Ordinary, 5);
+    void* const gone = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(gone, kBytes);
+    const char* const text = " are not in this process's memory";
+    expect_refused(tuttiInvalidArgument, tuttiPut(gone, kBytes, me.next(), 0, words.window, nullptr), text);
+    expect_refused(tuttiInvalidArgument, tuttiGet(gone, kBytes, me.next(), 0, words.window, nullptr), text);
+    OK(tuttiWindowBarrier(words.window, nullptr));
+    EXPECT_EQ(words.data[0], 5u);
+    uint64_t word = 0;
+    OK(tuttiGet(&word, 8, me.next(), 8, words.window, nullptr));
+    EXPECT_EQ(word, 5u);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

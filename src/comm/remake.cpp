@@ -84,6 +84,9 @@ std::string Communicator::purpose_of(const std::string& what, bool begins) {
 std::shared_ptr<Communicator> Communicator::remake(const Remake& how) {
   const auto lost = endpoint_->watch_losses(how.staying);
   const auto why = [&] {
+    if (lost->load() == control::Endpoint::kAborted) {
+      return Error(Code::Aborted, endpoint_->describe(endpoint_->rank()) + " aborted the communicator");
+    }
     return Error(Code::PeerFailed, fmt::format("{} is gone and was not excluded",
                                                endpoint_->describe(static_cast<Rank>(lost->load()) - 1)));
   };

@@ -70,7 +70,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::optional<Left> left(Rank rank) const;
   /// The ranks that are known to be lost.
   std::vector<Rank> lost_ranks() const;
-  /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
+  /// As Endpoint's.
   std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks);
   std::future<Answer> ask_board(Rank peer, uint64_t call, Deadline deadline);
   /// The same on the control thread, which gets the answer there.
@@ -108,6 +108,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
     EventLoop::Id timer = 0;
   };
 
+  void end_loss_watches(uint32_t why);
   struct LossWatch {
     std::vector<Rank> ranks;
     std::weak_ptr<std::atomic<uint32_t>> first;

@@ -3,6 +3,7 @@
 
 #include "control/control_client.hpp"
 #include "control/describe.hpp"
+#include "control/endpoint.hpp"
 #include "control/wait_table.hpp"
 
 namespace tutti::control {
@@ -135,6 +136,7 @@ bool ControlClient::set_failure(Code code, const std::string& text) {
 }
 
 void ControlClient::fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
+  if (code == Code::Aborted) end_loss_watches(Endpoint::kAborted);  // also if it has failed before
   if (!set_failure(code, text)) return;
   // Others of this process know it before this returns: what their threads do afterwards must not succeed.
   for (const auto& client : control_.clients(name_)) client->set_failure(code, text);
@@ -171,6 +173,14 @@ void ControlClient::note_losses() {
     first->store(static_cast<uint32_t>(*lost) + 1, std::memory_order_release);
     return true;
   });
+}
+
+void ControlClient::end_loss_watches(uint32_t why) {
+  const std::lock_guard lock(mutex_);
+  for (const LossWatch& watch : loss_watches_) {
+    if (const auto first = watch.first.lock()) first->store(why, std::memory_order_release);
+  }
+  loss_watches_.clear();
 }
 
 std::shared_ptr<const std::atomic<uint32_t>> ControlClient::watch_losses(std::vector<Rank> ranks) {

@@ -121,7 +121,9 @@ class Endpoint final : public transports::Wireup {
   bool lost(Rank rank) const;
   /// All such ranks that had not left before.
   std::vector<Rank> lost_ranks() const;
-  /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
+  /// Becomes the number plus one of the first of these ranks that is lost, which one may be already, or kAborted when
+  /// this rank aborts the communicator from now on.
+  static constexpr uint32_t kAborted = UINT32_MAX;
   std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks) const;
 
   // ---- call boards

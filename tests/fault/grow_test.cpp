@@ -1,6 +1,8 @@
 // Communicators that grow, and that are revoked, where ranks are threads: an error of a newcomer is its own.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -165,6 +167,37 @@ TEST(Grow, RefusesNewcomersThatDoNotFitAndGoesOn) {
     if (rank == 0) expect_refused(old, 2, 4, "");
     expect_usable(comm);
   });
+}
+
+/// Nobody joins, so without an end both ranks would wait for TUTTI_INIT_TIMEOUT.
+TEST(Grow, EndsWithAnAbortOfARankThatIsInIt) {
+  for (const bool after_a_failure : {false, true}) {
+    with_ranks(
+        2,
+        [&](int rank, tuttiComm_t comm) {
+          if (after_a_failure) {
+            if (rank == 0) {
+              EXPECT_EQ(tuttiCommRevoke(comm), tuttiSuccess);
+            }
+            tuttiResult_t state = tuttiSuccess;
+            while (state == tuttiSuccess) state = tuttiBarrier(comm, nullptr);
+          }
+          std::atomic<bool> ended{false};
+          std::jthread watchdog([&] {
+            while (!ended && rank == 0) {  // also before it waits
+              EXPECT_EQ(tuttiCommAbort(comm), tuttiSuccess);
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+          });
+          tuttiComm_t grown = nullptr;
+          EXPECT_EQ(tuttiCommGrow(comm, nullptr, 0, 3, &grown), tuttiAborted);
+          EXPECT_NE(std::string(tuttiGetLastError()).find(") aborted the communicator"), std::string::npos)
+              << tuttiGetLastError();
+          EXPECT_EQ(grown, nullptr);
+          ended = true;
+        },
+        after_a_failure ? tuttiRevoked : tuttiAborted);
+  }
 }
 
 TEST(Grow, ThatRanksDoNotAgreeOnTimesOutOnEachOfThem) {

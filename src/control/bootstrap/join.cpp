@@ -210,7 +210,9 @@ void withdraw_over_trunk(const Server& server, Withdraw withdrawal) {
 /// The other ranks are not to wait for one that could not register: what it throws, when they have been told.
 Error tell_the_others(ControlThread& control, const UniqueId& id, Rank ranks, Rank rank, const JoinTerms& terms,
                       const Error& error) {
-  if (error.code() == Code::Aborted && terms.why) {
+  // Another rank may have withdrawn with this code, too.
+  const bool is_stopped = terms.why && terms.stop->load(std::memory_order_acquire) != 0;
+  if (error.code() == Code::Aborted && is_stopped) {
     Error why = terms.why();
     Endpoint::withdraw(id, terms, {ranks, rank, why.code(), std::string(why.what()).substr(0, kMaxSmall)});
     return why;

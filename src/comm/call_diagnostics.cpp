@@ -35,6 +35,7 @@ const char* waits_for(exec::Await await) {
 
 /// "rank 3 (a message) at lane 0, step 2 of 4, round 1 of 8"
 std::string awaited(const exec::Stall& stall) {
+  if (stall.what != nullptr) return fmt::format("{} of rank {}", stall.what, stall.peer);
   if (stall.await == exec::Await::Signal || stall.await == exec::Await::FarSignal)
     return fmt::format("a signal of rank {}", stall.peer);
   const std::string replica =

@@ -46,8 +46,8 @@ class EnqueuedCalls final : public exec::Observer {
   void add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared);
   /// … or a group of transfers.
   void add(const std::vector<NumberedCall>& group, const char* algorithm);
-  /// The wait for signals of a call on the window that the call of this number made, by a stream or by the caller
-  /// itself. Returns its exec::WindowCall::id, which is the next one's too if the call is refused.
+  /// A call on the window that the call of this number made, in which a stream, or the caller itself, may wait for
+  /// peers. Returns its exec::WindowCall::id, which is the next one's too if the call is refused.
   uint64_t add_wait(const CallSpec& spec, uint64_t window, bool by_stream);
   void accept_wait();
 

@@ -195,12 +195,13 @@ void Communicator::run_on_backend(Window& window, const OneSided& call) {
   if (call.what == What::Acquire) return;  // streams do
   if (trace_->samples_one_sided(++one_sided_, call.bytes)) trace_->enter_one_sided(one_sided_, spec_of(call));
   exec::WindowCall made = window_call(call);
-  if (call.what == What::WaitSignal) {
+  const bool may_wait = window.device->may_wait(made);
+  if (may_wait) {
     made.id = on_[window.backend]->enqueued().add_wait(spec_of(call), window.number, call.stream != nullptr);
   }
   try {
     window.device->enqueue(made);
-    if (call.what == What::WaitSignal) on_[window.backend]->enqueued().accept_wait();
+    if (may_wait) on_[window.backend]->enqueued().accept_wait();
   } catch (const Error& error) {
     fail_one_sided(call, error);
   }

@@ -187,7 +187,7 @@ inline constexpr int kNoProcessor = -1;
 
 /// Raise it when a backend of before can no longer be used: with any change of Backend, Pending, Observer, Network, or
 /// what they take and return, that kBackendLayout does not notice.
-inline constexpr uint32_t kBackendAbi = 3;
+inline constexpr uint32_t kBackendAbi = 4;
 
 /// Differs where what the two pass to each other differs in size.
 inline constexpr uint64_t kBackendLayout = [] {

@@ -41,6 +41,7 @@ struct Stall {
   bool engines = false;          ///< the call uses engines: acknowledgements may be under way
   uint64_t call = 0;             ///< of a device: the number of the call
   bool has_left = false;         ///< the peer has left without what is waited for, which will not come
+  const char* what = nullptr;    ///< in words, that is awaited of the peer, if `await` does not say it: "an answer"
 };
 
 /// Calls that a device's copy engines run have numbers of their own, from 1, with this bit.

@@ -29,7 +29,7 @@ struct WindowCall {
   uint64_t count = 0;  ///< signals to wait for
   uint64_t operand = 0, expected = 0;
   void* stream = nullptr;  ///< of the backend; null: the call returns when it has ended
-  uint64_t id = 0;         ///< of a WaitSignal: by which the observer hears of it (kOnWindow)
+  uint64_t id = 0;         ///< if it may wait: by which the observer hears of it (kOnWindow)
 };
 
 /// Why a part may not be used any more.
@@ -48,9 +48,11 @@ class BackendWindow {
   /// Reaches the parts of all ranks, by what they gave. Throws Error(Unsupported) with the reason if it cannot reach
   /// one, Error(ProtocolError) for a text that is none, and what asking peers throws.
   virtual void map(const std::vector<std::string>& parts, Deadline deadline) = 0;
-  /// Where this rank's processor reaches the peer's part, and its bytes; after map().
+  /// Where this rank's processor reaches the peer's part (null: nowhere), and its bytes; after map().
   virtual void* address(Rank peer) const = 0;
   virtual uint64_t bytes(Rank peer) const = 0;
+  /// May the stream, or the caller, wait for a peer in this call? Then the observer hears of it by the call's id.
+  virtual bool may_wait(const WindowCall& call) const { return call.what == WindowCall::What::WaitSignal; }
   /// Throws Error(InvalidArgument | InvalidUsage) for a mistake in the call, which then has done nothing; other errors
   /// for what the communicator fails with.
   virtual void enqueue(const WindowCall& call) = 0;

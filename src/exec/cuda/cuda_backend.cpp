@@ -283,7 +283,8 @@ std::string CudaBackend::why_not(const void* data, uint64_t bytes, uint64_t unit
 }
 
 WindowCalls::Surroundings CudaBackend::around_windows() {
-  return {.streams = streams_,
+  return {.gpu = gpu_,
+          .streams = streams_,
           .calls = calls_,
           .start_held = [this] { start_held(); },
           .called = [this] { watcher_.called(false); },
@@ -379,6 +380,7 @@ uint64_t CudaBackend::finish(double seconds) {
   }
   // A peer may still wait for what ended calls have sent, and nobody relays it when this rank has left.
   while (proxy_ && !proxy_->flushed() && !deadline.passed()) nap(100e-6);
+  while (!is_stopped() && !windows_.is_flushed() && !deadline.passed()) nap(100e-6);
   watcher_.poll_again(deadline);  // the last kernel may have reported a fault
   return load(record.collectives);
 }

@@ -218,7 +218,15 @@ PeerPart reach_part(Wireup& wireup, const Device& device, uint64_t window, Rank 
   if (!unpack(text, part) || part.magic != kMagic) {
     throw_error(Code::ProtocolError, "rank {} states a part that is none of a GPU", peer);
   }
-  if (wireup.process_id(peer) != wireup.process_id(wireup.rank())) {
+  const transports::ProcessId &there = wireup.process_id(peer), &here = wireup.process_id(wireup.rank());
+  if (there.host != here.host) {
+    PeerPart far;
+    far.memory = part.buffer_address + part.offset;
+    far.bytes = part.bytes;
+    far.is_far = true;
+    return far;
+  }
+  if (there != here) {
     return reach_process(wireup, device, window, peer, part, deadline);
   }
   auto thread = Neighbours<OwnPart>::instance().find({part_name(wireup, window), peer});

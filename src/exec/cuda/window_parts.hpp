@@ -74,8 +74,9 @@ class ServedParts {
 
 /// A rank's part, as this rank reaches it.
 struct PeerPart {
-  CUdeviceptr memory = 0;
+  CUdeviceptr memory = 0;  ///< of another host: as its own GPU has it
   uint64_t bytes = 0;
+  bool is_far = false;         ///< of another host: the proxy alone reaches it
   WindowLine* line = nullptr;  ///< this rank's words there, on the host …
   CUdeviceptr line_at = 0;     ///< … and for its GPU
   bool has_atomics = false;

@@ -28,6 +28,11 @@ CUdeviceptr on_device(const gpu::Gpu& gpu, void* on_host) {
 
 bool WindowWaits::Wait::is_satisfied() const { return load(part->line(peer).arrived[signal]) >= wanted; }
 
+void WindowWaits::Wait::release() const {
+  if (far != nullptr) return far->release();
+  std::atomic_ref(part->line(peer).arrived[signal]).store(kReleased, std::memory_order_release);
+}
+
 WindowWaits::WindowWaits(const gpu::Gpu& gpu, const PinnedRecord& record)
     : record_(record.memory()),
       memory_(gpu::pinned(gpu, sizeof(uint64_t))),
@@ -61,15 +66,16 @@ std::optional<WindowWaits::Wait> WindowWaits::current() const {
   if (begun <= ended()) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const Wait& wait = waits_[begun % waits_.size()];
-  return wait.number == begun && wait.part != nullptr ? std::optional(wait) : std::nullopt;
+  const bool is_known = wait.part != nullptr || wait.far != nullptr;
+  return wait.number == begun && is_known ? std::optional(wait) : std::nullopt;
 }
 
-/// The peer's stream may still write less: then it takes another turn.
+/// The peer's stream, or the proxy, may still write less: then it takes another turn.
 void WindowWaits::release() const {
   const std::optional<Wait> wait = current();
   if (!wait) return;
   has_released_.store(true, std::memory_order_release);
-  std::atomic_ref(wait->part->line(wait->peer).arrived[wait->signal]).store(kReleased, std::memory_order_release);
+  wait->release();
 }
 
 void release_until(const tutti::cuda::Device& device, const std::shared_ptr<WindowWaits>& waits, uint64_t ended,
@@ -92,17 +98,26 @@ void release_until(const tutti::cuda::Device& device, const std::shared_ptr<Wind
 
 uint64_t StreamWaits::progress() const {
   const std::optional<WindowWaits::Wait> wait = windows_.current();
-  return wait ? kOnWindow | wait->id : copies_ != nullptr ? copies_->progress() : 0;
+  if (!wait) return copies_ != nullptr ? copies_->progress() : 0;
+  const uint64_t steps = wait->far != nullptr ? wait->far->done() : 0;
+  return kOnWindow | (wait->id + steps * kMaxWindowCallsAhead) % kOnWindow;
 }
 
 std::optional<Stall> StreamWaits::wait() const {
   if (copies_run()) return copies_->wait();
   const std::optional<WindowWaits::Wait> wait = windows_.current();
   if (!wait) return std::nullopt;
-  Stall stall{.await = Await::Signal, .peer = wait->peer, .call = kOnWindow | wait->id};
-  stall.all = {{.peer = wait->peer, .await = Await::Signal}};
-  // A rank leaves when what it has enqueued has ended.
-  stall.has_left = context_.observer->left(wait->peer) && !wait->is_satisfied();
+  Stall stall{.await = Await::FarSignal, .peer = wait->peer, .call = kOnWindow | wait->id};
+  if (wait->far != nullptr) {
+    stall.peer = wait->far->awaited();
+    stall.what = "an answer";
+  } else {
+    // A rank leaves when what it has enqueued has ended.
+    const bool left = context_.observer->left(wait->peer), all_here = !wait->may_arrive();
+    if (wait->server == nullptr || left) stall.await = Await::Signal;
+    stall.has_left = left && all_here && !wait->is_satisfied();
+  }
+  stall.all = {{.peer = stall.peer, .await = stall.await}};
   return stall;
 }
 

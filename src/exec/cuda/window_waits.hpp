@@ -11,6 +11,8 @@
 
 #include "exec/cuda/pinned_record.hpp"
 #include "exec/cuda/window_parts.hpp"
+#include "exec/gpu/far_server.hpp"
+#include "exec/gpu/far_steps.hpp"
 #include "exec/gpu/watcher.hpp"
 #include "exec/observer.hpp"
 
@@ -18,6 +20,7 @@ namespace tutti::exec::cuda {
 
 class WindowWaits {
  public:
+  /// For signals of a peer; or, with `far`, for steps on parts of other hosts.
   struct Wait {
     uint64_t number = 0;  ///< in gpu::CallCount
     uint64_t id = 0;      ///< WindowCall::id
@@ -25,7 +28,12 @@ class WindowWaits {
     uint32_t signal = 0;
     uint64_t wanted = 0;  ///< signals that have arrived when it ends
     std::shared_ptr<OwnPart> part;
+    std::shared_ptr<gpu::FarServer> server;  ///< that the peer's signals come through; null: it is of this host
+    std::shared_ptr<gpu::FarSteps> far;
     bool is_satisfied() const;
+    /// A signal that the peer has sent may not have arrived.
+    bool may_arrive() const { return server != nullptr && !server->has_ended(peer); }
+    void release() const;
   };
 
   WindowWaits(const gpu::Gpu& gpu, const PinnedRecord& record);

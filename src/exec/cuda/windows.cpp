@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "exec/cuda/allocations.hpp"
 #include "exec/cuda/window_atomic.hpp"
+#include "exec/cuda/window_call.hpp"
 #include "exec/wait.hpp"
 #include "transports/cuda/neighbours.hpp"
 #include "transports/cuda/retired.hpp"
@@ -26,33 +29,12 @@ constexpr double kEndWithin = 2;    // seconds in which what runs ends after a f
 constexpr double kAskDevice = 0.1;  // … and between questions to the driver, of a call that waits for its end
 constexpr double kForever = 1e9;    // seconds
 constexpr double kLook = 100e-6;    // seconds between looks at whether peers' uses have ended
-constexpr uint64_t kMaxTaken = uint64_t{1} << 62;  // signals: streams compare in a circle
 
 void store(uint64_t& word, uint64_t value) { std::atomic_ref(word).store(value, std::memory_order_seq_cst); }
-uint64_t load(const uint64_t& word) {
-  return std::atomic_ref(const_cast<uint64_t&>(word)).load(std::memory_order_seq_cst);
-}
 
 int attribute(const Device& device, CUdevice_attribute which) {
   int value = 0;
   return driver().cuDeviceGetAttribute(&value, which, device.handle()) == CUDA_SUCCESS ? value : 0;
-}
-
-[[noreturn]] void refuse(Code code, const std::string& why) { throw Error(code, why); }
-
-bool is_put(const WindowCall& call) { return call.what == What::Put || call.what == What::PutSignal; }
-bool is_atomic(const WindowCall& call) { return call.what == What::Add || call.what == What::CompareSwap; }
-/// It touches the peer's part.
-bool is_use(const WindowCall& call) { return is_put(call) || call.what == What::Get || is_atomic(call); }
-uint64_t bytes_there(const WindowCall& call) { return is_atomic(call) ? sizeof(uint64_t) : call.bytes; }
-
-/// Does the driver know this memory of the host, so that copies on streams take it?
-bool is_pinned(const void* data) {
-  CUmemorytype type{};
-  CUpointer_attribute what = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-  void* value = &type;
-  return driver().cuPointerGetAttributes(1, &what, &value, reinterpret_cast<CUdeviceptr>(data)) == CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_HOST;
 }
 
 }  // namespace
@@ -80,11 +62,7 @@ std::unique_ptr<CudaWindow> WindowCalls::make(uint64_t number, void* memory, uin
   bool for_processes = false;
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
     const auto& there = wireup.process_id(peer);
-    if (there.host != here.host) {
-      throw_error(Code::Unsupported, "windows in memory of GPUs are for ranks of one host, and rank {} is of another",
-                  peer);
-    }
-    for_processes = for_processes || there != here;
+    for_processes = for_processes || (there.host == here.host && there != here);
   }
   if (attribute(device_, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0) {
     throw_error(Code::Unsupported, "streams of {} cannot wait for words of 8 bytes", device_.name());
@@ -108,6 +86,16 @@ std::unique_ptr<CudaWindow> WindowCalls::make(uint64_t number, void* memory, uin
   const auto own = std::make_shared<OwnPart>(device_, memory, bytes, wireup.ranks(), for_processes);
   Neighbours<OwnPart>::instance().add({part_name(wireup, number), wireup.rank()}, own);
   served_->add(number, own);
+  if (context_.network->has_other_hosts()) {
+    start_proxy();
+    far_->proxy().server()->expose(number,
+                                   {.memory = own->memory(),
+                                    .bytes = bytes,
+                                    .signals = own->line_at(0) + offsetof(WindowLine, arrived),
+                                    .stride = sizeof(WindowLine),
+                                    .arrived = {}},
+                                   wireup.ranks());
+  }
   return std::make_unique<CudaWindow>(*this, number, own);
 }
 
@@ -119,6 +107,7 @@ void WindowCalls::run(CudaWindow& window, const WindowCall& call) {
   refuse_capture(stream);
   check_call(window, call);
   around_.start_held();
+  if (takes_far(call)) far_->connect(call);
   if (call.stream == nullptr) return run_to_end(window, call);
   const UserStream on = around_.streams.get(stream);
   const uint64_t number = around_.calls.next(kMaxWindowCallsAhead);
@@ -143,6 +132,7 @@ void WindowCalls::run_to_end(CudaWindow& window, const WindowCall& call) {
   const uint64_t number = around_.calls.next(1);  // those before have ended
   if (call.what == What::WaitSignal) return await_signal(window, call, number);
   await_default_stream();
+  if (takes_far(call)) return run_far_to_end(window, call, number);
   if (is_use(call)) {
     const UserStream on = around_.streams.get(own_);
     WindowCall without_signal = call;
@@ -174,80 +164,9 @@ void WindowCalls::await_signal(CudaWindow& window, const WindowCall& call, uint6
   if (!came || waits_->has_released()) refuse_after_failure();
 }
 
-void WindowCalls::refuse_capture(CUstream stream) const {
-  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr);
-  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) return;
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
-    refuse(Code::InvalidUsage,
-           "another stream of this process is being captured in a graph, which work on the default stream would "
-           "invalidate: use a stream that was made with cudaStreamNonBlocking, or end the capture before");
-  }
-  refuse(Code::InvalidUsage,
-         "calls on windows cannot be captured in a graph, which would repeat the numbers of their signals");
-}
-
-void WindowCalls::check_call(const CudaWindow& window, const WindowCall& call) const {
-  if (call.peer == WindowCall::kAllPeers) return;
-  const PeerPart& part = window.of(call.peer);
-  if (call.what != What::WaitSignal) refuse_if_closed(window, call.peer);  // what it has sent may be here
-  const uint64_t bytes = bytes_there(call);
-  if (is_use(call) && (call.offset > part.bytes || bytes > part.bytes - call.offset)) {
-    throw_error(Code::InvalidArgument,
-                "{} bytes at offset {} do not lie in rank {}'s part, of {} bytes, of the window of call {}", bytes,
-                call.offset, call.peer, part.bytes, window.number_);
-  }
-  if (is_put(call)) check_local(call.source, call.bytes, "the source", call);
-  if (call.what == What::Get) check_local(call.into, call.bytes, "the target", call);
-  if (is_atomic(call)) {
-    if ((part.memory + call.offset) % sizeof(uint64_t) != 0) {
-      throw_error(Code::InvalidArgument,
-                  "the 8 bytes at offset {} of rank {}'s part of the window of call {} do not lie at a multiple of 8",
-                  call.offset, call.peer, window.number_);
-    }
-    if (!part.has_atomics) {
-      throw_error(Code::InvalidUsage,
-                  "{} makes no atomic steps in the memory of rank {}'s GPU: as far as this process sees, NVLink does "
-                  "not join them",
-                  device_.name(), call.peer);
-    }
-    if (call.into != nullptr) check_local(call.into, sizeof(uint64_t), "the word for what was there before", call);
-  }
-  if (call.what == What::WaitSignal &&
-      call.count > kMaxTaken - window.taken_[static_cast<size_t>(call.peer) * kWindowSignals + call.signal]) {
-    refuse(Code::InvalidArgument, "so many signals are never sent");
-  }
-}
-
-/// Memory of any GPU of this process, or of the host: for a call on a stream it is pinned.
-void WindowCalls::check_local(const void* data, uint64_t bytes, const char* what, const WindowCall& call) const {
-  if (bytes == 0) return;
-  if (const std::optional<Allocation> in = allocation_of(data)) {
-    const std::string why = why_short(*in, reinterpret_cast<uint64_t>(data), bytes);
-    if (!why.empty()) throw_error(Code::InvalidArgument, "{} {}", what, why);
-    return;
-  }
-  if (owns(data)) throw_error(Code::InvalidArgument, "{} lies in memory of a GPU that was freed", what);
-  const void* const last = static_cast<const unsigned char*>(data) + bytes - 1;
-  const bool pinned = is_pinned(data);
-  if (pinned != is_pinned(last)) throw_error(Code::InvalidArgument, "{} is pinned only in part", what);
-  if (pinned || call.stream == nullptr) return;
-  throw_error(Code::InvalidArgument,
-              "{} is ordinary memory of the host, which copies on a stream cannot use: pin it (cudaHostRegister, "
-              "cudaMallocHost), or pass no stream",
-              what);
-}
-
-void WindowCalls::refuse_if_closed(const CudaWindow& window, Rank peer) const {
-  const auto closed = static_cast<WindowEnd>(load(window.of(peer).line->closed));
-  if (closed == WindowEnd::No) return;
-  if (closed == WindowEnd::Left) throw_error(Code::InvalidUsage, "rank {} has left the communicator", peer);
-  throw_error(Code::InvalidUsage, "rank {} has deregistered the window of call {}", peer, window.number_);
-}
-
 /// Of two threads, each of which stores its word, then reads the other's, one sees the other's.
 void WindowCalls::begin_use(CudaWindow& window, const WindowCall& call) const {
-  if (!is_use(call)) return;
+  if (!is_use(call) || window.of(call.peer).is_far) return;
   PeerPart& part = window.of(call.peer);
   store(part.line->begun, part.uses + 1);
   if (load(part.line->closed) != 0) {
@@ -260,7 +179,9 @@ void WindowCalls::begin_use(CudaWindow& window, const WindowCall& call) const {
 void WindowCalls::enqueue(CudaWindow& window, const WindowCall& call, const UserStream& on, uint64_t number) {
   CopyStream stream(on.stream);
   if (call.what == What::WaitSignal) wait_signal(window, call, stream, number);
-  if (is_use(call) || call.what == What::Signal) {
+  if (takes_far(call)) {
+    run_far(window, call, stream, number);
+  } else if (is_use(call) || call.what == What::Signal) {
     PeerPart& part = window.of(call.peer);
     const CUdeviceptr there = part.memory + call.offset;
     if (is_put(call)) stream.copy(there, reinterpret_cast<CUdeviceptr>(call.source), call.bytes);
@@ -285,7 +206,9 @@ uint64_t WindowCalls::note_wait(CudaWindow& window, const WindowCall& call, uint
                .peer = call.peer,
                .signal = call.signal,
                .wanted = taken,
-               .part = window.own_});
+               .part = window.own_,
+               .server = window.of(call.peer).is_far ? far_->proxy().server() : nullptr,
+               .far = nullptr});
   return taken;
 }
 
@@ -314,8 +237,7 @@ void WindowCalls::atomic_step(const PeerPart& part, const WindowCall& call, cons
 
 /// False: the communicator has failed, and it is not so in a moment; or the deadline has passed. (The watcher finds
 /// that a wait for a signal takes too long.)
-template <class Condition>
-bool WindowCalls::wait_until(const Condition& is_so, Deadline deadline) const {
+bool WindowCalls::wait_until(const std::function<bool()>& is_so, Deadline deadline) const {
   Waiter waiter(*context_.backoff);
   std::optional<Deadline> ends;
   double asked = 0;
@@ -347,6 +269,7 @@ CudaWindow::CudaWindow(WindowCalls& calls, uint64_t number, std::shared_ptr<OwnP
       taken_(static_cast<size_t>(own_->ranks()) * kWindowSignals) {}
 
 CudaWindow::~CudaWindow() {
+  if (calls_.far_ != nullptr) calls_.far_->proxy().server()->withdraw(number_, Deadline::in(0));
   calls_.served_->remove(number_);
   unmap();
   Retired::instance().put(calls_.device_, std::move(own_));  // freeing it may wait for kernels
@@ -357,17 +280,17 @@ void CudaWindow::map(const std::vector<std::string>& texts, Deadline deadline) {
   auto parts = std::make_shared<Parts>();
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
     parts->push_back(reach_part(wireup, calls_.device_, number_, peer, texts[static_cast<size_t>(peer)], deadline));
-    parts->back().has_atomics = calls_.around_.has_atomics(peer);
+    parts->back().has_atomics = parts->back().is_far || calls_.around_.has_atomics(peer);
   }
   parts_ = std::move(parts);
+  if (log_enabled(LogLevel::Info)) log_info("rank {}: window of call {}: {}", wireup.rank(), number_, ways());
 }
 
 bool CudaWindow::is_in_use() const { return calls_.waits_->ended() < last_; }
 
 void CudaWindow::finish(Deadline deadline) {
-  if (calls_.wait_until([&] { return !is_in_use(); }, deadline)) return;
-  throw_error(calls_.has_failed() ? Code::PeerFailed : Code::Timeout,
-              "calls on the window of call {} have not ended: their stream waits for something else", number_);
+  if (!calls_.wait_until([&] { return !is_in_use(); }, deadline)) calls_.refuse_to_end(*this);
+  calls_.flush_far(*this, deadline);
 }
 
 void CudaWindow::unmap() {
@@ -391,6 +314,7 @@ bool CudaWindow::close(WindowEnd why) {
     while (in_use() && !deadline.passed()) nap(kLook);
     all = all && !in_use();
   }
+  if (calls_.far_ != nullptr) all = calls_.far_->proxy().server()->withdraw(number_, deadline) && all;
   return all;
 }
 

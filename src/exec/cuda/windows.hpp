@@ -8,6 +8,8 @@
 //
 // Without a stream the rank's own one copies, and the host itself stores signals and waits for them.
 //
+// Parts of other hosts are the proxy's (far_calls.hpp). It writes their signals to the same words.
+//
 // A stream's write follows all that was enqueued before it, so a signal is seen after what its rank has put. Calls of a
 // rank run in their order, also on different streams, as collectives do: so it writes the numbers of signals in theirs.
 #pragma once
@@ -20,6 +22,7 @@
 
 #include "exec/backend.hpp"
 #include "exec/cuda/copy_stream.hpp"
+#include "exec/cuda/far_calls.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/user_streams.hpp"
 #include "exec/cuda/window_parts.hpp"
@@ -35,6 +38,7 @@ class WindowCalls {
  public:
   /// Of the backend, which outlives it. `start_held`: what is to run before a call. `called`: it has been enqueued.
   struct Surroundings {
+    const gpu::Gpu& gpu;
     UserStreams& streams;
     gpu::CallCount& calls;
     std::function<void()> start_held, called;
@@ -51,12 +55,22 @@ class WindowCalls {
   std::unique_ptr<CudaWindow> make(uint64_t number, void* memory, uint64_t bytes);
   /// BackendWindow::enqueue().
   void run(CudaWindow& window, const WindowCall& call);
+  /// Is all that this rank's calls have sent to other hosts on its way?
+  bool is_flushed() const;
 
  private:
   friend class CudaWindow;
   static constexpr double kForever = 1e9;  // seconds
   void run_to_end(CudaWindow& window, const WindowCall& call);
   void await_signal(CudaWindow& window, const WindowCall& call, uint64_t number);
+  void run_far(const CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number);
+  void run_far_to_end(CudaWindow& window, const WindowCall& call, uint64_t number);
+  /// What has been put to other hosts is in place, or it throws as finish() does.
+  void flush_far(const CudaWindow& window, Deadline deadline);
+  void start_proxy();
+  void note_far(const WindowCall& call, uint64_t number);
+  bool takes_far(const WindowCall& call) const { return far_ != nullptr && far_->takes(call); }
+  [[noreturn]] void refuse_to_end(const CudaWindow& window) const;
   uint64_t note_wait(CudaWindow& window, const WindowCall& call, uint64_t number);
   void count(CudaWindow& window, uint64_t number) const;
   void begin_use(CudaWindow& window, const WindowCall& call) const;
@@ -67,8 +81,7 @@ class WindowCalls {
   void enqueue(CudaWindow& window, const WindowCall& call, const UserStream& on, uint64_t number);
   void wait_signal(CudaWindow& window, const WindowCall& call, CopyStream& stream, uint64_t number);
   void atomic_step(const PeerPart& part, const WindowCall& call, const UserStream& on, CopyStream& stream) const;
-  template <class Condition>
-  bool wait_until(const Condition& is_so, Deadline deadline = Deadline::in(kForever)) const;
+  bool wait_until(const std::function<bool()>& is_so, Deadline deadline = Deadline::in(kForever)) const;
   [[noreturn]] static void refuse_after_failure();
   void refuse_if_closed(const CudaWindow& window, Rank peer) const;
   bool has_failed() const { return context_.failed->load(std::memory_order_acquire) != 0; }
@@ -78,10 +91,11 @@ class WindowCalls {
   const std::shared_ptr<WindowWaits> waits_;
   const Surroundings around_;
   const std::shared_ptr<ServedParts> served_;
-  LoadedKernel atomic_;       // with the first window
-  CUstream own_ = nullptr;    // likewise: of calls that return when they have ended, …
-  CUevent before_ = nullptr;  // … after what the default stream waits for
-  unsigned wait_flags_ = 0;   // of a stream's wait, beside the comparison
+  std::unique_ptr<FarCalls> far_;  // with the first window, if there are other hosts
+  LoadedKernel atomic_;            // with the first window
+  CUstream own_ = nullptr;         // likewise: of calls that return when they have ended, …
+  CUevent before_ = nullptr;       // … after what the default stream waits for
+  unsigned wait_flags_ = 0;        // of a stream's wait, beside the comparison
 };
 
 class CudaWindow final : public BackendWindow {
@@ -91,8 +105,13 @@ class CudaWindow final : public BackendWindow {
 
   std::string part() const override { return own_->text(); }
   void map(const std::vector<std::string>& parts, Deadline deadline) override;
-  void* address(Rank peer) const override { return reinterpret_cast<void*>(of(peer).memory); }
+  void* address(Rank peer) const override {
+    return of(peer).is_far ? nullptr : reinterpret_cast<void*>(of(peer).memory);
+  }
   uint64_t bytes(Rank peer) const override { return of(peer).bytes; }
+  bool may_wait(const WindowCall& call) const override {
+    return call.what == WindowCall::What::WaitSignal || calls_.takes_far(call);
+  }
   void enqueue(const WindowCall& call) override { calls_.run(*this, call); }
   void finish(Deadline deadline) override;
   void unmap() override;
@@ -103,6 +122,7 @@ class CudaWindow final : public BackendWindow {
   using Parts = std::vector<PeerPart>;
   PeerPart& of(Rank peer) const { return (*parts_)[static_cast<size_t>(peer)]; }
   bool is_in_use() const;
+  std::string ways() const;
 
   WindowCalls& calls_;
   const uint64_t number_;  // of the communicator's call that made it

@@ -39,7 +39,9 @@ bool read_wait(const BlockWait& wait, uint64_t call, Stall& stall) {
 }
 
 std::string wait_text(const Stall& stall) {
-  if (stall.await == Await::Signal) return fmt::format("rank {} (signal of a window)", stall.peer);
+  if (stall.what != nullptr) return fmt::format("rank {} ({})", stall.peer, stall.what);
+  if (stall.await == Await::Signal || stall.await == Await::FarSignal)
+    return fmt::format("rank {} (signal of a window)", stall.peer);
   return fmt::format("rank {} ({}) at replica {}, lane {}, step {}, round {} of {}", stall.peer, name_of(stall.await),
                      stall.replica, stall.lane, stall.step, stall.round, stall.rounds);
 }

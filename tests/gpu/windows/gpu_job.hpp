@@ -38,6 +38,17 @@ struct Member {
 
 inline bool is_process() { return std::getenv("TUTTI_RANK") != nullptr; }
 
+/// The same in all processes that a launcher has started.
+inline tuttiUniqueId common_id() {
+  tuttiUniqueId id;
+  OK(tuttiGetUniqueId(&id));
+  tuttiComm_t processes = nullptr;
+  OK(tuttiCommInitEnv(&processes));
+  OK(tuttiBroadcast(&id, &id, sizeof id, tuttiUint8, 0, processes, nullptr));
+  OK(tuttiCommDestroy(processes));
+  return id;
+}
+
 /// Runs `body` as each rank that is in this process. `at_the_end`: of destroying its communicator.
 inline void each_rank(const std::function<void(const Member&)>& body, int threads = 4,
                       tuttiResult_t at_the_end = tuttiSuccess, double timeout = 0) {
@@ -50,6 +61,20 @@ inline void each_rank(const std::function<void(const Member&)>& body, int thread
     EXPECT_EQ(tuttiCommDestroy(me.comm), at_the_end) << "rank " << me.rank << ": " << tuttiGetLastError();
   };
   Member me;
+  const char* const own_threads = std::getenv("TEST_THREADS");  // of each process: a host with so many ranks
+  if (is_process() && own_threads != nullptr) {
+    const int first = std::atoi(std::getenv("TUTTI_RANK")) * std::atoi(own_threads);
+    const tuttiUniqueId id = common_id();
+    run_ranks(std::atoi(own_threads), [&](int thread) {
+      Member mine{.device = (first + thread) % count_gpus()};
+      use_gpu(mine.device);
+      const int all = std::atoi(std::getenv("TUTTI_SIZE")) * std::atoi(own_threads);
+      ASSERT_EQ(tuttiCommInitRankConfig(&mine.comm, all, id, first + thread, &config), tuttiSuccess)
+          << tuttiGetLastError();
+      run(mine);
+    });
+    return;
+  }
   if (is_process()) {
     me.device = std::atoi(std::getenv("TUTTI_RANK")) % count_gpus();
     use_gpu(me.device);

@@ -237,8 +237,10 @@ TEST(GpuWindows, PartsHaveAddressesAndSizes) {
       OK(tuttiWindowSize(window, peer, &bytes));
       OK(tuttiWindowPeer(window, peer, &address));
       EXPECT_EQ(bytes, peer == 1 ? 0u : static_cast<size_t>(1024 + peer));
-      EXPECT_EQ(address == nullptr, peer == 1);
-      if (peer == 1) continue;
+      if (peer == me.rank || std::getenv("TEST_HOSTS") == nullptr) {
+        EXPECT_EQ(address == nullptr, peer == 1);
+      }
+      if (address == nullptr) continue;
       CUDA_OK(cuMemcpyDtoHAsync(copy.data, reinterpret_cast<CUdeviceptr>(address) + bytes - 1, 1, stream.get()));
       stream.synchronize();
       EXPECT_EQ(*copy.data, peer + 1);

@@ -126,23 +126,7 @@ static void sum_registered(struct self self, ncclComm_t comm, char* part) {
   REQUIRE(out == self.ranks * (self.ranks + 1) / 2);
 }
 
-/* Between hosts memory of GPUs has no windows: registering helps collectives, or nothing. */
-static void register_far(ncclComm_t comm) {
-  void* part = NULL;
-  ncclWindow_t window = NULL;
-  SUCCEED(api.ncclMemAlloc(&part, WORDS * 8));
-  SUCCEED(api.ncclCommWindowRegister(comm, part, WORDS * 8, &window, NCCL_WIN_DEFAULT));
-  EXPECT(ncclInvalidArgument, api.ncclPutSignal(part, 8, ncclInt8, 0, window, 0, 0, 0, 0, comm, device_stream()));
-  if (window != NULL) SUCCEED(api.ncclCommWindowDeregister(comm, window));
-  pthread_barrier_wait(&shared->barrier);
-  SUCCEED(api.ncclMemFree(part));
-}
-
 void device_one_sided(struct self self, ncclComm_t comm, ncclComm_t other) {
-  if (getenv("TUTTI_FORCE_REMOTE") != NULL) {
-    register_far(comm);
-    return;
-  }
   const cudaStream_t stream = device_stream();
   void *source = NULL, *part = NULL, *user = NULL;
   char ordinary[8] = {0};

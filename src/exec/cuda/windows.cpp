@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/format.hpp"
@@ -299,8 +300,9 @@ void CudaWindow::unmap() {
     parts_.reset();
     return waits->forget(*own_);
   }
-  using Kept = std::pair<std::shared_ptr<OwnPart>, std::shared_ptr<Parts>>;
-  release_until(calls_.device_, waits, last_, std::make_shared<Kept>(own_, std::move(parts_)));
+  using Kept = std::tuple<std::shared_ptr<OwnPart>, std::shared_ptr<Parts>, std::shared_ptr<gpu::FarSteps>>;
+  auto steps = calls_.far_ == nullptr ? nullptr : calls_.far_->proxy().steps();
+  release_until(calls_.device_, waits, last_, std::make_shared<Kept>(own_, std::move(parts_), std::move(steps)));
 }
 
 bool CudaWindow::close(WindowEnd why) {

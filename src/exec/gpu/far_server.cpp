@@ -22,6 +22,7 @@ constexpr uint64_t kWord = sizeof(uint64_t);
 constexpr uint64_t kMaxEnqueued = 128;  // requests: what the stream has for them fits its queue
 constexpr size_t kMaxAnswers = 64;      // of one rank, that are not sent yet: it sends no more without reading
 constexpr double kLook = 100e-6;        // seconds between looks at what the stream has done
+constexpr double kEndWithin = 2;        // seconds in which it does that, unless the GPU has failed
 
 bool is_atomic(const FarRequest& request) { return request.what == What::Add || request.what == What::CompareSwap; }
 
@@ -194,7 +195,10 @@ FarServer::FarServer(const Gpu& gpu, std::unique_ptr<FarStream> stream)
       slots_at_(reinterpret_cast<uint64_t>(gpu.device_address(slots_.get()))),
       stream_(std::move(stream)) {}
 
-FarServer::~FarServer() = default;
+/// The stream may still use the slots, which go to others then.
+FarServer::~FarServer() {
+  for (const Deadline deadline = Deadline::in(kEndWithin); is_busy() && !deadline.passed();) nap(kLook);
+}
 
 void FarServer::expose(uint64_t window, Exposed part, Rank ranks) {
   part.arrived.assign(static_cast<size_t>(ranks) * kWindowSignals, 0);

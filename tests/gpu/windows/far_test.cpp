@@ -177,7 +177,7 @@ TEST(GpuFarWindowDeath, EndsPutsThatAreUnderWay) {
       raise(SIGKILL);
     }
     OK(tuttiSignal(1, 0, window, stream.handle()));
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 3; ++i) {
       if (tuttiPut(source.at(), kLong, 1, 0, window, stream.handle()) != tuttiSuccess) break;  // it has failed already
     }
     tuttiFlush(1, window, stream.handle());
@@ -185,6 +185,59 @@ TEST(GpuFarWindowDeath, EndsPutsThatAreUnderWay) {
     const std::string text = failure_of(me.comm, tuttiPeerFailed);
     expect_contains(text, "rank 1 (process ");
     EXPECT_EQ(tuttiWindowDeregister(window), tuttiPeerFailed);
+    say_that_it_goes_on(text);
+    tuttiCommDestroy(me.comm);
+  };
+  with_rank_1(
+      0, [&](const Member& me) { attempt(me, false); }, [&](const Member& me) { attempt(me, true); });
+}
+
+TEST(GpuFarWindowDeath, APartOfARankThatHasLeftIsNotWritten) {
+  const auto attempt = [](const Member& me, bool leaves) {
+    const Memory memory(me, 64);
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, memory.at(), 64, &window));
+    if (leaves) OK(tuttiSignal(0, 3, window, nullptr));
+    tuttiResult_t result = tuttiSuccess;
+    while (!leaves && (result = tuttiPut(memory.at(), 8, 1, 0, window, nullptr)) == tuttiSuccess)
+      std::this_thread::yield();
+    if (!leaves) {
+      const std::string text = tuttiGetLastError();
+      EXPECT_EQ(result, tuttiInvalidUsage);
+      expect_contains(text, "rank 1 has left the communicator");
+      OK(tuttiWaitSignal(1, 3, 1, window, nullptr));  // it has sent this one before
+      say_that_it_goes_on(text);
+    }
+    tuttiCommDestroy(me.comm);
+  };
+  with_rank_1(
+      0, [&](const Member& me) { attempt(me, false); }, [&](const Member& me) { attempt(me, true); });
+}
+
+/// A get that begins when the peer has left has nothing to bring. (The peer waits for others to leave, as long as the
+/// time-out permits.)
+TEST(GpuFarWindowDeath, AGetFromARankThatHasLeftIsAFailure) {
+  const auto attempt = [](const Member& me, bool leaves) {
+    const Memory memory(me, 64);
+    const GpuStream stream;
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, memory.at(), 64, &window));
+    OK(tuttiGet(memory.at(), 9, 1 - me.rank, 5, window, nullptr));  // it opens the stream between the two
+    static int other;
+    other = processes(me)[1];
+    if (leaves) {
+      OK(tuttiWaitSignal(0, 0, 1, window, nullptr));
+      tuttiCommDestroy(me.comm);
+      return;
+    }
+    OK(tuttiSignal(1, 0, window, nullptr));
+    const auto until_it_has_ended = [](void*) {
+      while (kill(other, 0) == 0) std::this_thread::yield();
+    };
+    CUDA_OK(cuLaunchHostFunc(stream.get(), until_it_has_ended, nullptr));
+    if (tuttiGet(memory.at(), 9, 1, 5, window, stream.handle()) == tuttiSuccess) stream.synchronize();
+    const std::string text = failure_of(me.comm, tuttiPeerFailed);
+    expect_contains(text, "get(9 bytes, rank 1 at offset 5) on the window of call 1: rank 1 has left the communicator");
     say_that_it_goes_on(text);
     tuttiCommDestroy(me.comm);
   };

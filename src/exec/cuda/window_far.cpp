@@ -75,11 +75,7 @@ void WindowCalls::start_proxy() {
   far_ = std::make_unique<FarCalls>(context_, std::move(proxy), await_room);
 }
 
-bool WindowCalls::is_flushed() const {
-  if (far_ == nullptr) return true;
-  const gpu::FarSteps& steps = *far_->proxy().steps();
-  return steps.done() >= steps.added();
-}
+bool WindowCalls::is_flushed() const { return far_ == nullptr || !far_->proxy().steps()->is_ahead(); }
 
 /// A wait for what the proxy has not done yet.
 void WindowCalls::note_far(const WindowCall& call, uint64_t number) {

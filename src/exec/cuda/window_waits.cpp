@@ -109,6 +109,7 @@ std::optional<Stall> StreamWaits::wait() const {
   if (!wait) return std::nullopt;
   Stall stall{.await = Await::FarSignal, .peer = wait->peer, .call = kOnWindow | wait->id};
   if (wait->far != nullptr) {
+    if (!wait->far->is_ahead()) return std::nullopt;  // the stream does something else
     stall.peer = wait->far->awaited();
     stall.what = "an answer";
   } else {

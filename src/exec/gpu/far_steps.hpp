@@ -61,7 +61,9 @@ class FarSteps {
   uint64_t done() const;
   /// Ends all waits: the communicator has failed, or is gone. Again, if the other thread goes on.
   void release() const;
-  /// The peer of the first step that is not done.
+  /// Some are not done.
+  bool is_ahead() const { return done() < added(); }
+  /// The peer of the first of them.
   Rank awaited() const { return peers_[done() % kMaxAhead].load(std::memory_order_relaxed); }
 
   // ---- the thread that does them

@@ -95,7 +95,7 @@ void WindowProxy::rest(double seconds) {
     caller_.add_events(events);
   }
   sleeps_.store(true, std::memory_order_seq_cst);
-  const bool idle = stopped_ || !(has_steps() || server_->is_busy());
+  const bool idle = stopped_ || !(steps_->is_ahead() || server_->is_busy());
   const double most = idle ? kIdle : std::min(seconds, kLongestRest);
   const timespec limit{.tv_sec = static_cast<time_t>(most),
                        .tv_nsec = static_cast<long>((most - static_cast<double>(static_cast<time_t>(most))) * 1e9)};

@@ -36,7 +36,6 @@ class WindowProxy {
   void work();
   bool turn();
   void rest(double seconds);
-  bool has_steps() const { return steps_->added() != steps_->done(); }
 
   const BackendContext context_;
   const Gpu& gpu_;

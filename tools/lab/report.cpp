@@ -206,8 +206,10 @@ std::string value_text(double value, std::string_view unit) {
   int prefix = kNone;
   double scaled = std::abs(value);
   while (scaled >= 999.5 && prefix < kLast) scaled /= 1000, ++prefix;
-  while (scaled < 0.9995 && prefix > 0 && unit != "") scaled *= 1000, --prefix;
-  const int digits = scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0;
+  const bool undivided = unit.empty() || unit == "d" || unit == "h" || unit == "$";  // half a dollar is not 500 m$
+  while (scaled < 0.9995 && prefix > 0 && !undivided) scaled *= 1000, --prefix;
+  const int small = 1 - static_cast<int>(std::floor(std::log10(scaled)));
+  const int digits = scaled < 0.0995 ? small : scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0;
   const bool word = unit.starts_with("token");
   std::string full = fmt::format("{}{}{}", kPrefixes[prefix], word && prefix != kNone ? " " : "", unit);
   return fmt::format("{}{:.{}f}{}{}", value < 0 ? "−" : "", scaled, digits, full.empty() ? "" : " ", full);

@@ -119,6 +119,9 @@ function unitOf(sheet, name) {
   return found ? found.unit : '';
 }
 
+/** Units that have no parts of a thousandth: half a dollar is 0.50 $, not 500 m$. */
+const WHOLE_UNITS = ['', 'd', 'h', '$'];
+
 /** Three digits and a unit, as `tutti lab` prints them. */
 function format(value, unit = '') {
   if (unit === 'share') return `${(value * 100).toFixed(1)} %`;
@@ -127,8 +130,8 @@ function format(value, unit = '') {
   const prefixes = ['p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
   let prefix = 4, scaled = Math.abs(value);
   while (scaled >= 999.5 && prefix < prefixes.length - 1) scaled /= 1000, ++prefix;
-  while (scaled < 0.9995 && prefix > 0 && unit !== '') scaled *= 1000, --prefix;
-  const digits = scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0;
+  while (scaled < 0.9995 && prefix > 0 && !WHOLE_UNITS.includes(unit)) scaled *= 1000, --prefix;
+  const digits = scaled < 0.0995 ? 1 - Math.floor(Math.log10(scaled)) : scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0;
   const gap = unit.startsWith('token') && prefix !== 4 ? ' ' : '';
   const full = prefixes[prefix] + gap + unit;
   return `${value < 0 ? '−' : ''}${scaled.toFixed(digits)}${full === '' ? '' : ' '}${full}`;

@@ -7,6 +7,11 @@ from support import main
 # 989 T · 0.5/50 G; 7/31; 3/(m + 3) ≤ 0.1; min(32, 8).
 ANSWERS = ("26.0 GB", "208 GB", "38.5 GB", "16", "4", "1.88 GB", "12", "recursive doubling", "36.8 GB", "33.6 M", "9890", "22.6 %", "27", "8")
 
+# What the part shows that an erratum leads to. By hand: 2 · 175; 16 · 7; 16 / 4.1875; 16 / (8 + 8/1024); 80 · 64 / 16; 112 / 32; 6 · 7 · 63/64;
+# 2 · 7/8 · 4; 3/11; 58.7 MB / 300 GB/s; 32 · 16 · 33.6 MB; 6 · 7e9 · 1e12 / 156e12 s.
+ERRATA = ("350 GB", "112 GB", "÷ 3.82", "÷ 2.00", "320 billion", "3.50 GB", "41.3 GB", "7.00 GB", "27.3 %", "27.3 %", "196 µs", "17.2 GB", "8.53",
+          "BLOOM 176B", "OPT-175B")
+
 # What is wrong of a part: texts outside of their picture, a page that is wider than the window, numbers that are none.
 LOOKS_WRONG = """(section) => [...section.querySelectorAll('svg')].flatMap((svg) => {
   const [, , width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
@@ -59,6 +64,22 @@ class LabLesson(LabBrowser):
         self.assertGreater(self.page.number("err-kept"), 15 * self.page.number("err-one"))
         broken = self.page.run("[...document.querySelectorAll('a[href^=\"#\"]')].filter((a) => !document.querySelector(a.hash)).map((a) => a.hash)")
         self.assertEqual(broken, [])
+
+    def test_each_erratum_leads_to_its_number(self):
+        """Its link sets the sliders of the part that it leads to, wherever they stood."""
+        shown = self.page.run("""(() => {
+          for (const slider of document.querySelectorAll('section:not(#plan) input[type=range]')) {
+            slider.value = 0;
+            slider.dispatchEvent(new Event('input'));
+          }
+          return [...document.querySelectorAll('#errata-list a')].map((link) => {
+            link.click();
+            return document.querySelector(link.hash).innerText;
+          });
+        })()""")
+        self.assertEqual(len(shown), len(ERRATA))
+        for text, number in zip(shown, ERRATA):
+            self.assertIn(number, text)
 
     def test_the_largest_model_and_the_precision_of_zero(self):
         self.check({"zero-most-0": 5e9, "zero-most-1": 80e9 / 4.1875, "zero-most-2": 80e9 / 2.21875, "zero-most-3": 320e9})

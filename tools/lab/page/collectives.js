@@ -196,7 +196,7 @@ class Collectives {
     fill(
         'coll-numbers',
         element(
-            'table', {class: 'figures'}, element('caption', {}, 'Rounds and buffers sent'),
+            'table', {class: 'figures both'}, element('caption', {}, 'Rounds and buffers sent'),
             element(
                 'tbody', {}, line('steps', 'rounds', kind.steps, closedForm(kind.steps, n), whole.rounds),
                 line(
@@ -230,15 +230,26 @@ class Collectives {
               'td',
               {class: `${complete ? 'complete' : ''}${from.length > 0 ? ' arrived' : ''}`, style: `--share: ${share}%`},
               element('b', {class: 'sum'}, sum ? String(total(sum)) : '·'),
-              sum && sum.length > 1 ? element('small', {}, sum.join('+')) : '',
+              sum && sum.length > 1 ? element('small', {}, shortSum(sum)) : '',
               from.length > 0 ? element('small', {class: 'from'}, `from ${from.join(', ')}`) : '');
         })));
-    return element(
-        'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Buffers of the ranks'},
+    return scroller(
+        'Buffers of the ranks',
         element(
             'table', {class: 'chunks numbers'}, element('caption', {}, 'What each rank holds'),
             element('thead', {}, head), element('tbody', {}, ...rows)));
   }
+}
+
+/** [1, 2, 3, 4, 5, 8] as "1+…+5+8". */
+function shortSum(list) {
+  const runs = [];
+  for (const value of list) {
+    const last = runs[runs.length - 1];
+    if (last && value === last[last.length - 1] + 1) last.push(value);
+    else runs.push([value]);
+  }
+  return runs.map((run) => run.length > 4 ? `${run[0]}+…+${run[run.length - 1]}` : run.join('+')).join('+');
 }
 
 const total = (list) => list.reduce((sum, value) => sum + value, 0);

@@ -31,10 +31,10 @@ class Context {
                 'A block’s arithmetic takes longer than its message: the ring hides all of it. ' :
                 `Blocks of fewer than ${
                     format(Math.ceil(v.least))} tokens: the message takes longer than the arithmetic. `,
-            `The ring sends ${
-                format(
-                    v.sent_ring /
-                    v.sent_ulysses)} times what Ulysses does; Ulysses takes no more ranks than there are heads.`),
+            v.sent_ring === v.sent_ulysses ?
+                'The ring and Ulysses send the same; ' :
+                `The ring sends ${format(v.sent_ring / v.sent_ulysses)} times what Ulysses does; `,
+            'Ulysses takes no more ranks than there are heads.'),
         figureTable(
             data.sheets.context,
             ['block', 'C', 't_block', 'S', 't_send', 'least', 'shown', 't_ring', 'sent_ring', 'sent_ulysses'], v,
@@ -55,8 +55,8 @@ class Context {
     const {c} = this.v, t = this.turn.value;
     fill(
         'ctx-ring',
-        element(
-            'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Blocks of the ring'},
+        scroller(
+            'Blocks of the ring',
             element(
                 'table', {class: 'chunks tight'},
                 element('caption', {}, `Turn ${t}: which rank's queries meet which block of keys (k)`),

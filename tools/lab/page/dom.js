@@ -28,7 +28,10 @@ const plural = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
  * read aloud; `changed` is called when the user moves it.
  */
 class Slider {
+  static named = new Map();
+
   constructor(id, label, stops, value, text, changed) {
+    Slider.named.set(id, this);
     this.text = text;
     this.input = element('input', {type: 'range', id, min: 0, step: 1});
     this.output = element('output', {for: id});
@@ -63,9 +66,32 @@ class Slider {
   show() {
     this.output.textContent = this.text(this.value);
     this.input.setAttribute('aria-valuetext', this.text(this.value));
-    const share = this.list.length < 2 ? 1 : Number(this.input.value) / (this.list.length - 1);
+    const share = this.list.length < 2 ? 0 : Number(this.input.value) / (this.list.length - 1);
     this.input.style.setProperty('--share', `${share * 100}%`);
   }
+}
+
+/** Moves the sliders and list boxes of `settings` {id: value} in order, as a user would. */
+function pose(settings) {
+  for (const [id, value] of Object.entries(settings)) {
+    const slider = Slider.named.get(id), home = byId(id);
+    if (slider) slider.set(value);
+    else home.value = value;
+    home.dispatchEvent(new Event(slider ? 'input' : 'change'));
+  }
+}
+
+/** What may be wider than the page: it scrolls, by the keyboard too, and fades where more follows. */
+function scroller(label, ...children) {
+  return fading(element('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': label}, ...children));
+}
+
+function fading(region) {
+  const mark = () =>
+      region.classList.toggle('more', region.scrollLeft + region.clientWidth < region.scrollWidth - 4);
+  region.addEventListener('scroll', mark);
+  new ResizeObserver(mark).observe(region);
+  return region;
 }
 
 /** Powers of two from 2^from to 2^to, and what else is given, in order. */

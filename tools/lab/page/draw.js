@@ -51,11 +51,12 @@ function timeline(width, rows, end, text, marks = []) {
   const made = picture(width, height, text, 'timeline');
   rows.forEach((row, i) => {
     const y = top + i * high;
-    made.append(
-        label(1, y + 11, row.name),
-        element('rect', {x: 1, y: y + 16, width: width - 2, height: 24, class: 'idle-time'}));
-    for (const block of row.blocks)
-      made.append(box(x(block.start), y + 16, block.length / end * (width - 2) - 1, 24, block));
+    made.append(element('rect', {x: 1, y: y + 16, width: width - 2, height: 24, class: 'idle-time'}));
+    for (const block of row.blocks) {
+      const crossed = marks.some((mark) => Math.abs(x(mark.at) - x(block.start + block.length / 2)) < 8);
+      made.append(box(
+          x(block.start), y + 16, block.length / end * (width - 2) - 1, 24, crossed ? {...block, text: ''} : block));
+    }
   });
   const bottom = top + rows.length * high;
   marks.forEach((mark, i) => {
@@ -64,6 +65,7 @@ function timeline(width, rows, end, text, marks = []) {
         element('line', {x1: x(mark.at), x2: x(mark.at), y1: top + 14, y2: bottom + 15 * i, class: 'wall'}),
         label(at, bottom + 14 + 15 * i, mark.text, 'middle', true));
   });
+  made.append(...rows.map((row, i) => label(1, top + i * high + 11, row.name)));
   if (marks.length === 0)
     made.append(label(1, bottom + 14, 'time →'), label(width - 1, bottom + 14, format(end, 's'), 'end'));
   return made;

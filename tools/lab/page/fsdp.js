@@ -71,7 +71,8 @@ class Fsdp {
 
   /** Whole weights (and gradients above them) that the rank holds, over time. */
   memory(width, end) {
-    const {v, run} = this, height = 150, top = 22, bottom = height - 8, most = v.whole * 1.05;
+    const {v, run} = this, height = 150, top = 22, bottom = height - 8,
+              most = Math.max(v.whole, ...run.levels.map((at) => at.weights + at.gradients)) * 1.05;
     const x = (t) => 1 + t / end * (width - 2), y = (bytes) => bottom - bytes / most * (bottom - top);
     const made = picture(
         width, height,

@@ -105,7 +105,7 @@ class Grid {
       return element(
           'p', {class: bad ? 'group warning' : 'group'},
           element('i', {class: 'swatch', style: `background: var(--${axis})`}), element('b', {}, `${name}: `),
-          `GPUs ${list} `,
+          `${groups[i].length === 1 ? 'GPU' : 'GPUs'} ${list} `,
           element(
               'small', {},
               `${what}; ${

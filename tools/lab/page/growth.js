@@ -39,7 +39,9 @@ class Growth {
     const least = Math.min(...names.map((name) => v[name])),
           best = names.filter((name) => v[name] <= least * (1 + 1e-9)).map((name) => rowOf(sheet, name, v).label);
     fill(
-        'growth-numbers', element('p', {class: 'verdict'}, `Least ${what} on ${v.n} ranks: ${best.join('; ')}.`),
+        'growth-numbers',
+        element(
+            'p', {class: 'verdict'}, `Least ${what} on ${v.n} ranks: ${best.map((name) => `“${name}”`).join(', ')}.`),
         figureTable(sheet, names, v, {colours, caption: what}));
     this.draw();
   }

@@ -45,3 +45,4 @@ showPublished();
 showErrata();
 new Exercises();
 showTables();
+for (const id of ['published-table', 'cheat-table']) fading(byId(id));

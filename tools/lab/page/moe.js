@@ -37,8 +37,8 @@ class Moe {
   table() {
     const {n, E} = this.v, to = (row, rank) => total(row.slice(rank * E / n, (rank + 1) * E / n)),
               most = Math.max(...this.counts.flatMap((row) => oneEach(n, (r) => to(row, r))));
-    return element(
-        'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Dispatch'},
+    return scroller(
+        'Dispatch',
         element(
             'table', {class: 'chunks'}, element('caption', {}, 'Copies of tokens from rank to rank'),
             element(

@@ -12,6 +12,7 @@ class Pipeline {
     this.batches =
         new Slider('pipe-m', 'm: micro-batches', Array.from({length: 32}, (_, i) => i + 1), 8, String, again);
     this.chunks = new Slider('pipe-v', 'v: chunks of a stage', [2, 3, 4], 2, String, again);
+    this.draw = canvas('pipe-grid', (width) => this.grid(width));
     this.update();
   }
 
@@ -41,7 +42,8 @@ class Pipeline {
     const sched = Number(byId('pipe-schedule').value), shape = this.shape(sched), {p, m, why} = shape;
     this.chunks.input.disabled = sched !== 2;
     const operations = schedule(sched, p, m, this.chunks.value), seen = measured(operations, p, sched > 3);
-    fill('pipe-grid', this.grid(operations, p, seen.end));
+    this.drawn = {operations, p, end: seen.end};
+    this.draw();
     fill(
         'pipe-numbers', why === '' ? '' : element('p', {class: 'note'}, `${why}: drawn with p = ${p}, m = ${m}.`),
         figureTable(
@@ -61,8 +63,8 @@ class Pipeline {
       return {name, copies, sched, p, m, ...measured(schedule(sched, p, m, this.chunks.value), p, sched > 3)};
     });
     const worst = Math.max(...all.map((one) => one.idle), 1e-9);
-    return element(
-        'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'All schedules'},
+    return scroller(
+        'All schedules',
         element(
             'table', {class: 'plain schedules'}, element('caption', {}, 'All schedules'),
             element(
@@ -85,11 +87,12 @@ class Pipeline {
                             element('div', {class: 'thin', style: `width: ${one.idle / worst * 100}%`})))))));
   }
 
-  grid(operations, p, end) {
-    const left = 66, width = Math.max(640, Math.min(1600, end * 16)), unit = (width - left - 4) / end,
-          high = p > 8 ? 22 : 30;
+  /** As wide as its place, or wider where a unit of time would be too narrow to see. */
+  grid(room) {
+    const {operations, p, end} = this.drawn, left = p > 10 ? 66 : 58, unit = Math.max(8, (room - left - 4) / end),
+                          width = left + 4 + end * unit, high = p > 8 ? 22 : 30;
     const made = picture(width, p * high + 24, `Schedule of ${p} stages; ${format(end)} units of time`, 'pipe');
-    made.style.minWidth = `${width * 0.8}px`;
+    made.style.width = `${width}px`;
     for (let stage = 0; stage < p; ++stage) {
       made.append(
           element(
@@ -118,7 +121,7 @@ class Pipeline {
               element(
                   'rect',
                   {x: x + 0.5, y: y + i * each, width: Math.max(0.5, op.length * unit - 1), height: each, rx: 2}),
-              op.length * unit > 13 ?
+              op.length * unit > 6.5 * String(part.batch).length + 2 ?
                   element(
                       'text', {x: x + op.length * unit / 2, y: y + (i + 0.5) * each + 4, 'text-anchor': 'middle'},
                       String(part.batch)) :
@@ -131,8 +134,6 @@ class Pipeline {
             .filter(([kind]) => operations.some((op) => op.kind === kind || op.kind === 'FB' && kind !== 'W'))
             .map(([kind, text]) => element('span', {}, element('i', {class: `swatch op-${kind}`}), text)),
         element('span', {}, element('i', {class: 'swatch op-idle'}), 'bubble'));
-    return element(
-        'div', {}, element('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Schedule'}, made),
-        legend);
+    return element('div', {}, scroller('Schedule', made), legend);
   }
 }

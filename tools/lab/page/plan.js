@@ -196,7 +196,7 @@ class Planner {
     const line = (v) => element('tr', {}, ...[v.dp, v.pp, v.cp, v.ep, v.tp, v.v, v.zero, v.b, RECOMPUTED[v.rc], format(v.total, 'B'),
       format(v.T_step, 's'), format(v.MFU, 'share')].map((text) => element('td', {}, String(text))));
     return element('details', {}, element('summary', {}, `The fastest of ${found.layouts} layouts (${found.timed} were timed)`),
-        element('div', {class: 'scroll'}, element('table', {class: 'plain'},
+        scroller('The fastest layouts', element('table', {class: 'plain'},
             element('thead', {}, element('tr', {}, ...head.map((t) => element('th', {scope: 'col'}, t)))),
             element('tbody', {}, ...found.best.map(line)))));
   }

@@ -11,12 +11,15 @@ function showPublished() {
               element(
                   'small', {}, run.source, run.assumed === '' ? '' : `; assumed: ${run.assumed}`,
                   run.fits ? '' : '; by the planner it does not fit')),
-          element('td', {}, format(run.published, 'share')),
-          element('td', {}, number(`published-${run.name}`, run.predicted, 'share')),
+          element('td', {'data-head': 'published'}, format(run.published, 'share')),
+          element('td', {'data-head': 'predicted'}, number(`published-${run.name}`, run.predicted, 'share')),
           element(
-              'td', {class: Math.abs(run.error) > 0.12 ? 'far' : ''},
+              'td', {class: Math.abs(run.error) > 0.12 ? 'far' : '', 'data-head': 'error'},
               `${run.error < 0 ? '−' : '+'}${Math.abs(run.error * 100).toFixed(1)} %`),
-          element('td', {}, run.counted), ...layout.map((axis) => element('td', {}, String(run.layout[axis])))));
+          element('td', {'data-head': 'counted'}, run.counted),
+          ...layout.map(
+              (axis, i) =>
+                  element('td', {'data-head': head[head.length - layout.length + i]}, String(run.layout[axis])))));
   const errors = data.published.map((run) => Math.abs(run.error)).sort((a, b) => a - b), half = errors.length / 2;
   const median = (errors[Math.ceil(half) - 1] + errors[Math.floor(half)]) / 2;
   fill(

@@ -42,9 +42,10 @@ class Recompute {
             `${format(v.none, 'B')} without recomputation, ${format(v.held, 'B')} with g = ${
                 v.g}. Least is near g = √(L/ρ) = `,
             number('rec_best', v.g_best, ''), '.'),
-        figureTable(
-            data.sheets.recompute, ['x', 'none', 'kept', 'segment', 'held', 'g_best', 'least', 'more'], v,
-            {colours: {kept: 'weights', segment: 'activations'}, caption: 'Recomputation'}));
+        figureTable(data.sheets.recompute, ['x', 'none', 'kept', 'segment', 'held', 'g_best', 'least', 'more'], v, {
+          colours: {none: 'stage0', kept: 'weights', segment: 'activations', held: 'gradients'},
+          caption: 'Recomputation'
+        }));
     this.strip();
     this.draw();
   }
@@ -75,10 +76,10 @@ class Recompute {
     return curves(
         width, stops,
         [
-          {name: 'held', colour: 'activations', values: all.map((v) => v.held)},
+          {name: 'held', colour: 'gradients', values: all.map((v) => v.held)},
           {name: 'nothing recomputed', colour: 'stage0', values: all.map((v) => v.none)},
           {name: 'inputs kept', colour: 'weights', values: all.map((v) => v.kept)},
-          {name: 'segment', colour: 'gradients', values: all.map((v) => v.segment)}
+          {name: 'segment', colour: 'activations', values: all.map((v) => v.segment)}
         ],
         {
           unit: 'B',

@@ -76,15 +76,15 @@ class Ring {
 
   /** Rows are ranks, columns chunks; a cell shows how many contributions its sum has. */
   grid(n, held, sends) {
-    const head = element('tr', {}, element('th', {scope: 'col'}, 'rank'),
+    const head = element('tr', {}, element('th', {scope: 'col'}, n > 8 ? `of ${n}` : 'rank'),
         ...Array.from({length: n}, (_, c) => element('th', {scope: 'col'}, `#${c}`)));
     const rows = held.map((chunks, r) => element('tr', {}, element('th', {scope: 'row'}, String(r)), ...chunks.map((from, c) => {
       const arrived = sends.some((s) => s.to === r && s.chunk === c);
       const state = from.size === n ? 'complete' : from.size > 1 ? 'partial' : 'own';
       return element('td', {class: `${state}${arrived ? ' arrived' : ''}`, style: `--share: ${Math.round(from.size / n * 100)}%`,
-        title: `sum of ranks ${[...from].sort((a, b) => a - b).join(', ')}`}, `${from.size}/${n}`);
+        title: `sum of ranks ${[...from].sort((a, b) => a - b).join(', ')}`}, n > 8 ? String(from.size) : `${from.size}/${n}`);
     })));
-    return element('div', {class: 'scroll'}, element('table', {class: 'chunks'},
+    return scroller('Chunks of the ranks', element('table', {class: n > 8 ? 'chunks tight' : 'chunks'},
         element('caption', {}, 'Contributions in each chunk, rank by rank'), element('thead', {}, head), element('tbody', {}, ...rows)));
   }
 }

@@ -74,6 +74,7 @@ class Tensor {
   /** "W₁ columns": a matrix with rank 0's part marked; "all-reduce": an arrow. */
   part(step, v) {
     const [name, how = 'whole'] = step.split(' ');
+    if (name.startsWith('all-') && v.t === 1) return '';
     if (name.startsWith('all-')) return element('div', {class: 'between'}, '→ ', element('b', {}, name), ' →');
     const [rows, columns] = {X: [v.T, v.h], 'W₁': [v.h, v.f], H: [v.T, v.f], 'W₂': [v.f, v.h], Y: [v.T, v.h]}[name];
     const size = (n) => 26 + 52 * Math.log2(n / 256) / 8, w = size(columns), h = size(rows),
@@ -97,7 +98,7 @@ class Tensor {
                           })));
     }
     return element(
-        'div', {class: 'matrix'}, made, element('b', {}, how === 'sums' ? `${name}: ${v.t} sums` : name),
+        'div', {class: 'matrix'}, made, element('b', {}, how === 'sums' ? `${name}: ${plural(v.t, 'sum')}` : name),
         element('small', {}, `${rows} × ${columns}`),
         element('small', {}, `${format(rows * columns)}${count > 1 ? ` → ${format(mine)}` : ''}`));
   }

@@ -2,6 +2,8 @@
 
 const WALL_SIZES =
     [['GPT-2', 1.5e9], ['7B', 7e9], ['13B', 13e9], ['70B', 70e9], ['GPT-3', 175e9], ['405B', 405e9], ['1T', 1e12]];
+/** The sizes of a slider: the models above, too. */
+const WALL_STOPS = [...new Set([...decades(1e8, 2e12), ...WALL_SIZES.map(([, Ψ]) => Ψ)])].sort((a, b) => a - b);
 const KINDS = ['weights', 'gradients', 'optimizer'];
 
 /** Model states of Ψ parameters with a ZeRO stage on N ranks: the rows of the planner's sheet. */
@@ -27,7 +29,7 @@ function states(Ψ, N = 1, zero = 0) {
 class Wall {
   constructor() {
     const again = () => this.update();
-    this.size = new Slider('wall-size', 'parameters', decades(1e8, 2e12), 7e9, parameters, again);
+    this.size = new Slider('wall-size', 'parameters', WALL_STOPS, 7e9, parameters, again);
     this.memory = new Slider('wall-memory', 'memory of a GPU', MEMORIES, 80e9, (M) => format(M, 'B'), again);
     this.draw = canvas('wall-chart', (width) => this.chart(width));
     this.update();
@@ -64,26 +66,28 @@ class Wall {
     for (let bytes = 1e9; bytes <= 1e13; bytes *= 10) {
       made.append(
           element('line', {x1: x(bytes), x2: x(bytes), y1: top - 6, y2: height - 22, class: 'gridline'}),
-          label(x(bytes), height - 6, format(bytes, 'B').replace('.00', ''), 'middle'));
+          label(x(bytes), height - 6, format(bytes, 'B').replace(/\.0+(?= )/, ''), 'middle'));
     }
     sizes.forEach(([name, size], i) => {
       const y = top + i * high, own = name === 'yours';
-      made.append(
-          label(left - 8, y + 17, name, 'end', own), element('rect', {
-            x: left,
-            y: y + 4,
-            width: Math.max(2, x(16 * size) - left),
-            height: high - 10,
-            rx: 3,
-            class: 16 * size > M ? 'too-large' : 'fitting',
-            opacity: own ? 1 : 0.5
-          }),
-          label(x(16 * size) + 6, y + 17, format(16 * size, 'B'), 'start', own));
+      made.append(label(left - 8, y + 17, name, 'end', own), element('rect', {
+                    x: left,
+                    y: y + 4,
+                    width: Math.max(2, x(16 * size) - left),
+                    height: high - 10,
+                    rx: 3,
+                    class: 16 * size > M ? 'too-large' : 'fitting',
+                    opacity: own ? 1 : 0.5
+                  }));
     });
     const text = `one GPU: ${format(M, 'B')}`, at = Math.max(x(M), widthOf(text) / 2);
     made.append(
         element('line', {x1: x(M), x2: x(M), y1: 19, y2: height - 20, class: 'wall'}),
-        label(at, 12, text, 'middle', true));
+        label(at, 12, text, 'middle', true), ...sizes.map(([name, size], i) => {
+          const value = format(16 * size, 'B'), beside = x(16 * size) + 6, line = x(M);
+          const crossed = beside - 3 < line && line < beside + widthOf(value);  // then it stands behind the line
+          return label(crossed ? line + 6 : beside, top + i * high + 17, value, 'start', name === 'yours');
+        }));
     return made;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "base/rank.hpp"
+#include "tools/number_range.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
 #include "topo/import.hpp"
@@ -32,7 +33,7 @@ inline void add_nvlink(CLI::App& command, double& gbps) {
   command
       .add_option("--nvlink", gbps,
                   "GPUs of a host are joined by NVLink, though the file has none: GB/s of each, one way")
-      ->check(CLI::Range(1.0, 1e5))
+      ->check(within(1.0, 1e5))
       ->type_name("GB/S");
 }
 

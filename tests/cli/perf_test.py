@@ -361,6 +361,7 @@ class BadCommandLines(unittest.TestCase):
                 (["all_reduce", "-i", "8", "-f", "2"], "not both"),
                 (["all_reduce", "-i", "1", "-e", "1G"], "those are more than"),
                 (["all_reduce", "-f", "1"], "--stepfactor"),
+                (["all_reduce", "-f", "nan"], "--stepfactor: Value nan not in range 1.001 to 1e+18"),
                 (["all_reduce", "-n", "0"], "--iters"),
                 (["all_reduce", "-g", "8"], "give the number of ranks by --np"),
                 (["all_reduce", "-T", "30"], "TUTTI_TIMEOUT"),

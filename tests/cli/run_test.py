@@ -45,7 +45,8 @@ class Ranks(unittest.TestCase):
     def test_numbers_that_cannot_be_are_refused(self):
         for arguments, words in ((("-np", "2", "--", "true"), "there is no option -np: write -n N or --np N"),
                                  (("-np", "2", "true"), "there is no option -np: write -n N or --np N"),
-                                 (("-n", "2", "--min-ranks", "3", "--", "true"), "--min-ranks 3: the job has 2 ranks")):
+                                 (("-n", "2", "--min-ranks", "3", "--", "true"), "--min-ranks 3: the job has 2 ranks"),
+                                 (("-n", "2", "--grace", "nan", "--", "true"), "--grace: Value nan not in range 0 to 1e+06")):
             done = tutti("run", *arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words, done.stderr)

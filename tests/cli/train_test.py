@@ -157,6 +157,16 @@ class Train(unittest.TestCase):
             self.assertEqual(said.count(text), 1, said)
             self.assertNotIn("rank ", said.replace(text, ""))
 
+    def test_numbers_that_are_none_name_their_option(self):
+        """nan is neither below nor above a range."""
+        options = re.findall(r"(--[a-z-]+)\S* .*FLOAT", tutti("train", "--help").stdout)
+        self.assertGreaterEqual(len(options), 8, options)
+        needed = {"--capacity": ("--experts", "2"), "--balance": ("--experts", "2")}
+        for option in options:
+            for value in "nan", "-nan", "inf", "-inf", "-1", "1e308":
+                said = self.refused("-n", "2", *needed.get(option, ()), f"{option}={value}")
+                self.assertRegex(said, f"{option}: .*{value}")
+
     def test_no_flag_is_ignored_in_silence(self):
         for arguments, text in ((("--keep-gathered",), "--keep-gathered is for --zero 3"),
                                 (("--zero", "2", "--keep-gathered"), "--keep-gathered is for --zero 3"),
@@ -220,7 +230,8 @@ class Train(unittest.TestCase):
                                 (("-n", "2", "--pp", "2", "--layers", "1", "--chunks", "2", "--micro-batches", "2",
                                   "--schedule", "interleaved"), "3 units cannot be cut into 4 stages"),
                                 (("--trace", "picture.png"), "--trace picture.png: the name ends in .svg"),
-                                (("--data-parallel", "hope"), "hope")):
+                                (("--data-parallel", "hope"), "hope"),
+                                (("--bucket", "-1"), "--bucket: Value -1 not in range 0.001 to 4096")):
             done = tutti("train", *arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertIn(text, done.stderr)

@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "tools/commands.hpp"
+#include "tools/number_range.hpp"
 #include "tools/output_file.hpp"
 #include "tools/perf/bench.hpp"
 #include "tools/perf/bound.hpp"
@@ -224,7 +225,7 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("-b,--minbytes", words.first, "the smallest size; default 8");
   command.add_option("-e,--maxbytes", words.last, "the largest size; default 64M");
   command.add_option("-f,--stepfactor", words.factor, "from one size to the next; default 4")
-      ->check(CLI::Range(1.001, 1e18));
+      ->check(within(1.001, 1e18));
   command.add_option("-i,--stepbytes", words.step, "from one size to the next, instead of -f");
   command.add_option("-n,--iters", options.iterations, "timed calls for each size; default 20")->check(at_least(1));
   command.add_option("-w,--warmup_iters", options.warmup, "calls before those; default 5")->check(at_least(0));

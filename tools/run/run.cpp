@@ -14,6 +14,7 @@
 #include "base/format.hpp"
 #include "tools/check/check.hpp"
 #include "tools/commands.hpp"
+#include "tools/number_range.hpp"
 #include "tools/run/ask.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
@@ -217,7 +218,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
   command->add_option("--grace", options->job.grace, "seconds the others have to end when a rank has failed; default 5")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(within(0.0, 1e6))
       ->type_name("SECONDS");
   command->add_flag(
       "--keep-going", options->job.keep_going,
@@ -239,7 +240,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       ->add_option("--notice", options->job.notice,
                    "with --restarts or --min-ranks: seconds between SIGTERM to this command, of which ranks learn by "
                    "tuttiGetJobState, and SIGTERM to them; default 30")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(within(0.0, 1e6))
       ->type_name("SECONDS");
   command->add_flag("--no-prefix", options->no_prefix, "output as ranks write it");
   command->add_flag("--no-pty", options->no_pty, "ranks write into pipes also where this command writes to a terminal");

@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
+#include "tools/number_range.hpp"
 #include "tools/status/ask.hpp"
 #include "tools/top/rates.hpp"
 #include "tools/top/screen.hpp"
@@ -66,7 +67,7 @@ void add_top(CLI::App& app) {
                    "a process of the job, or its launcher, by number; default: a job of this host")
       ->check(CLI::Range(1, INT_MAX));
   command->add_option("--interval", options->interval, "seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(within(0.1, 3600.0))
       ->capture_default_str();
   command->add_option("--times", options->times, "ends after so many looks; default: with q, or Ctrl-C");
   command->footer(

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/format.hpp"
+#include "tools/number_range.hpp"
 #include "tools/output_option.hpp"
 #include "tools/train/trace.hpp"
 
@@ -64,10 +65,10 @@ void add_split_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("--capacity", o.moe.capacity,
                   "an expert takes so many even shares of tokens and drops the rest; default 0: takes all")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(within(0.0, 1e9))
       ->needs(experts);
   command.add_option("--balance", o.moe.balance, "weight of the load-balance loss; default 0.01")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(within(0.0, 1e9))
       ->needs(experts);
 }
 
@@ -83,7 +84,7 @@ void add_pipeline_flags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("--pace", flags.pace,
                   "ms that each stage's F, B and W last at least (they sleep): shows a schedule on few cores")
-      ->check(CLI::Range(0.0, 1e4));
+      ->check(within(0.0, 1e4));
   command
       .add_option(
           "--trace", flags.traces,
@@ -120,9 +121,8 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--wire-type", flags.wire, "of gradients on the wire: f32 or bf16; default f32")
       ->check(CLI::IsMember({"f32", "bf16"}));
   command.add_option("--bucket", flags.bucket, "MiB of gradients in one all-reduce; default 25")
-      ->check(CLI::Range(0.001, 4096.0));
-  command.add_option("--first-bucket", flags.first_bucket, "MiB in the first; default 1")
-      ->check(CLI::Range(0.001, 4096.0));
+      ->check(within(0.001, 4096.0));
+  command.add_option("--first-bucket", flags.first_bucket, "MiB in the first; default 1")->check(within(0.001, 4096.0));
   command
       .add_option("--zero", flags.zero, "shards optimizer states (1), gradients (2), weights (3); default 0: nothing")
       ->check(CLI::Range(0, 3));
@@ -145,11 +145,11 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
           "--snapshot-every", flags.snapshot_every,
           "seconds between copies of the optimizer's state in memory, which are kept where ranks may be lost and "
           "replaced; default 2")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(within(0.0, 1e6));
   command.add_flag("--resume", flags.resume, "goes on from the newest checkpoint of --save, with any ranks and --zero");
-  command.add_option("--rate", o.adam.rate, "of learning; default 0.003")->check(CLI::Range(0.0, 10.0));
+  command.add_option("--rate", o.adam.rate, "of learning; default 0.003")->check(within(0.0, 10.0));
   command.add_option("--warmup", o.warmup, "steps over which the rate rises; default 10")->check(least(0));
-  command.add_option("--clip", o.clip, "the gradients' largest norm; 0: any; default 1")->check(CLI::Range(0.0, 1e9));
+  command.add_option("--clip", o.clip, "the gradients' largest norm; 0: any; default 1")->check(within(0.0, 1e9));
   command.add_option("--seed", o.seed, "of parameters and data; default 1");
   command.add_flag("--reproducible", o.reproducible, "the same bits as micro-batches of one process (n = 2)");
   add_output(command, {{".svg", "the learning curve", &flags.progress.svg},

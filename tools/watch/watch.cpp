@@ -17,6 +17,7 @@
 #include "control/status/tcp_user.hpp"
 #include "tools/commands.hpp"
 #include "tools/embedded_text.hpp"
+#include "tools/number_range.hpp"
 #include "tools/status/ask.hpp"
 #include "tools/watch/history.hpp"
 #include "tools/watch/watched_job.hpp"
@@ -130,7 +131,7 @@ void add_watch(CLI::App& app) {
                    "where the page is served, as :PORT (for this host alone) or ADDRESS:PORT (for all who reach it)")
       ->capture_default_str();
   command->add_option("--interval", options->interval, "seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(within(0.1, 3600.0))
       ->capture_default_str();
   command->footer(
       "From another machine: ssh -L 8000:localhost:8000 HOST tutti watch, then http://localhost:8000/ there.\n"

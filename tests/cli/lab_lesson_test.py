@@ -241,7 +241,7 @@ class LabLesson(LabBrowser):
     def test_works_with_the_keyboard_alone(self):
         self.page.run("document.documentElement.style.scrollBehavior = 'auto'")
         stops = self.page.run("[...document.querySelectorAll('a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), summary, [tabindex=\"0\"]')]"
-                              ".filter((e) => e.tabIndex === 0 && e.getClientRects().length > 0).length")
+                              ".filter((e) => e.tabIndex === 0 && e.getClientRects().length > 0 && e.checkVisibility()).length")
         for stop in range(stops):
             self.page.key("Tab")
             shown = self.page.run("(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect(); "

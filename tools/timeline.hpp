@@ -35,6 +35,9 @@ struct TimelinePicture {
   std::vector<TimelineGroup> groups;
 };
 
+/// A time in ms or µs: four digits, and all before the point (12345, never 1.234e+04).
+std::string time_digits(double value);
+
 /// An SVG with a legend of the kinds that it has, as wide as a page. Follows the reader's light or dark mode.
 std::string to_svg(const TimelinePicture& picture);
 

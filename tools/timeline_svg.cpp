@@ -372,6 +372,10 @@ class Drawing {
 
 }  // namespace
 
+std::string time_digits(double value) {
+  return value < 1e4 - 0.5 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string to_svg(const TimelinePicture& picture) { return Drawing(picture).draw(); }
 
 }  // namespace tutti::tools

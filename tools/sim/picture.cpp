@@ -20,8 +20,8 @@ struct RankRows {
     row.name = kNames[direction];
     row.side_by_side = true;
     row.bars.push_back({event.begin, event.end, kind, label,
-                        fmt::format("{}, window {}: {:.4g} µs at {:.4g} µs", sim::words_of(event), event.round,
-                                    (event.end - event.begin) * 1e6, event.begin * 1e6)});
+                        fmt::format("{}, window {}: {} µs at {} µs", sim::words_of(event), event.round,
+                                    time_digits((event.end - event.begin) * 1e6), time_digits(event.begin * 1e6))});
   }
 };
 
@@ -47,10 +47,10 @@ TimelinePicture picture_of(const sim::Replay& replay, const std::string& title) 
       if (!row.bars.empty()) group.rows.push_back(std::move(row));
     }
   }
-  picture.notes.push_back(fmt::format(
-      "A model's times, not measured ones: {} in {:.4g} µs. Numbers are the ranks at the other end. Lanes that "
-      "are at work at the same time share a row's height.",
-      counted(replay.events.size(), "instruction", "instructions"), until * 1e6));
+  picture.notes.push_back(
+      fmt::format("A model's times, not measured ones: {} in {} µs. Numbers are the ranks at the other end. Lanes that "
+                  "are at work at the same time share a row's height.",
+                  counted(replay.events.size(), "instruction", "instructions"), time_digits(until * 1e6)));
   if (last >= kMaxDrawn) picture.notes.push_back(fmt::format("Only the first {} ranks are drawn.", kMaxDrawn));
   return picture;
 }

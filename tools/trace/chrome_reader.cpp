@@ -24,8 +24,8 @@ std::string shown(const nlohmann::json& value) { return value.is_string() ? valu
 
 /// What a viewer shows of an event.
 std::string words_of(const nlohmann::json& event, const Bar& bar) {
-  std::string text =
-      fmt::format("{}: {:.4g} ms at {:.4g} ms", event.value("name", "?"), (bar.end - bar.start) * 1e3, bar.start * 1e3);
+  std::string text = fmt::format("{}: {} ms at {} ms", event.value("name", "?"),
+                                 time_digits((bar.end - bar.start) * 1e3), time_digits(bar.start * 1e3));
   if (!event.contains("args")) return text;
   for (const auto& [name, value] : event["args"].items()) {
     if (name != "label") text += fmt::format(", {} {}", name, shown(value));
@@ -158,15 +158,15 @@ std::string text_of(const TimelinePicture& picture) {
       for (const Bar& bar : row.bars) from = std::min(from, bar.start), to = std::max(to, bar.end);
     }
   }
-  std::string text =
-      fmt::format("{}: {:.4g} ms\n  {:<{}}  {:<{}}  {:>7}  {:>9}  {:>6}  {:>9}\n", picture.title, (to - from) * 1e3,
-                  "rank", name, "row", row_name, "events", "busy, ms", "share", "waits, ms");
+  std::string text = fmt::format("{}: {} ms\n  {:<{}}  {:<{}}  {:>7}  {:>9}  {:>6}  {:>9}\n", picture.title,
+                                 time_digits((to - from) * 1e3), "rank", name, "row", row_name, "events", "busy, ms",
+                                 "share", "waits, ms");
   for (const TimelineGroup& group : picture.groups) {
     for (const TimelineRow& row : group.rows) {
       const Spent spent = spent_in(row);
-      text += fmt::format("  {:<{}}  {:<{}}  {:>7}  {:>9.4g}  {:>4.0f} %  {:>9.4g}\n", group.name, name, row.name,
-                          row_name, row.bars.size(), spent.busy * 1e3, 100 * spent.busy / std::max(1e-12, to - from),
-                          spent.waits * 1e3);
+      text += fmt::format("  {:<{}}  {:<{}}  {:>7}  {:>9}  {:>4.0f} %  {:>9}\n", group.name, name, row.name, row_name,
+                          row.bars.size(), time_digits(spent.busy * 1e3), 100 * spent.busy / std::max(1e-12, to - from),
+                          time_digits(spent.waits * 1e3));
     }
   }
   for (const std::string& note : picture.notes) text += note + "\n";

@@ -17,6 +17,12 @@ using nlohmann::ordered_json;
 /// Whole nanoseconds, so that what lies within something else does so in the file as well.
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
+/// Four digits, and all before the point.
+std::string milliseconds(double seconds) {
+  const double value = seconds * 1e3;
+  return value < 1e4 - 0.5 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string bytes_text(double bytes) {
   if (bytes >= 1 << 20) return fmt::format("{:.3g} MiB", bytes / (1 << 20));
   return bytes >= 1 << 10 ? fmt::format("{:.3g} KiB", bytes / (1 << 10)) : fmt::format("{} B", bytes);
@@ -187,9 +193,9 @@ void add_pipeline_notes(const Timeline& timeline, ordered_json& notes) {
     held += fmt::format("{}{}", rank == 0 ? "" : ", ", timeline.in_flight(rank));
   }
   notes.push_back(fmt::format(
-      "Bubble: {:.1f} % of the ranks' time from the first computation to the last, {:.4g} ms; by the formula {} with "
+      "Bubble: {:.1f} % of the ranks' time from the first computation to the last, {} ms; by the formula {} with "
       "p = {}, m = {}{}: {:.1f} %.",
-      100 * timeline.bubble(), timeline.seconds() * 1e3, bubble_text(timeline.schedule), shape.ranks,
+      100 * timeline.bubble(), milliseconds(timeline.seconds()), bubble_text(timeline.schedule), shape.ranks,
       shape.micro_batches, shape.chunks > 1 ? fmt::format(", v = {}", shape.chunks) : "", 100 * timeline.formula()));
   notes.push_back(fmt::format("Numbers are micro-batches. Most {} in flight, by rank: {}.",
                               shape.chunks > 1 ? "chunks' activations" : "activations", held));
@@ -215,9 +221,9 @@ void add_call_notes(const Timeline& timeline, ordered_json& notes) {
   const auto ranks = static_cast<double>(timeline.ranks.size());
   for (const auto& [purpose, sum] : sums) {
     notes.push_back(fmt::format(
-        "Of a rank, in the mean: {:.4g} calls for {}, of {} in all, took {:.4g} ms; for {:.4g} ms of them it waited.",
-        sum.calls / ranks, words_of(purpose), bytes_text(sum.bytes / ranks), sum.seconds / ranks * 1e3,
-        std::min(sum.seconds, sum.waits) / ranks * 1e3));
+        "Of a rank, in the mean: {:.4g} calls for {}, of {} in all, took {} ms; for {} ms of them it waited.",
+        sum.calls / ranks, words_of(purpose), bytes_text(sum.bytes / ranks), milliseconds(sum.seconds / ranks),
+        milliseconds(std::min(sum.seconds, sum.waits) / ranks)));
   }
 }
 

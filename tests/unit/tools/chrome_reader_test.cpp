@@ -44,6 +44,13 @@ TEST(ChromeReader, ReadsProcessesThreadsAndLabels) {
   EXPECT_EQ(call.text, "all_reduce bucket 0, 1 MiB: 2 ms at 1 ms, algorithm ring, bytes 1048576");
 }
 
+TEST(ChromeReader, TimesHaveNoExponent) {
+  EXPECT_EQ(time_digits(0.012344), "0.01234");
+  EXPECT_EQ(time_digits(9999.4), "9999");
+  EXPECT_EQ(time_digits(9999.6), "10000");
+  EXPECT_EQ(time_digits(123456.7), "123457");
+}
+
 TEST(ChromeReader, SumsUpWithoutCountingTwice) {
   const std::string text = text_of(picture_of(step()));
   EXPECT_NE(text.find("a step: 4 ms\n"), std::string::npos) << text;

@@ -232,6 +232,13 @@ class Lab(unittest.TestCase):
         for figure in found["run"]["figures"]:
             self.assertTrue(math.isclose(evaluate(figure["formula"], run), figure["value"], rel_tol=1e-12), figure)
 
+    def test_says_that_a_run_would_not_end(self):
+        run = ("-m", "7b", "-n", "64", "--tokens", "1t")
+        self.assertNotIn("would not end", tutti("lab", *run).stdout)
+        for option in ("--mtbf", "1e-9"), ("--checkpoint", "1e12"), ("--restart", "1e12"):
+            self.assertIn("This run would not end: a failure every ", tutti("lab", *run, *option).stdout)
+        self.assertIn("of 1.00 TB", tutti("lab", *run, "--memory", "1TB").stdout)
+
     def test_shows_published_runs_beside_their_predictions(self):
         done = tutti("lab", "--published", "all")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -198,7 +198,9 @@ double read_count(const std::string& text, const char* option) {
 
 double read_memory(const std::string& text, const char* option) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  return read_number(text, option, {{"", 1e9}, {"g", 1e9}, {"gb", 1e9}, {"gib", kGiB}}, "80GB or 80GiB");
+  return read_number(text, option,
+                     {{"", 1e9}, {"g", 1e9}, {"gb", 1e9}, {"gib", kGiB}, {"tb", 1e12}, {"tib", 1024 * kGiB}},
+                     "80GB or 80GiB");
 }
 
 planner::Run run_of(const LabOptions& o) {

@@ -201,6 +201,7 @@ std::string value_text(double value, std::string_view unit) {
   if (value == 0) return unit.empty() ? "0" : fmt::format("0 {}", unit);
   const bool whole = unit.empty() && value == std::floor(value) && std::abs(value) < 1e5;
   if (whole) return fmt::format("{:.0f}", value);
+  if (unit == "d" && std::abs(value) >= 999.5) return fmt::format("{:.0f} d", value);
   constexpr const char* kPrefixes[] = {"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z", "Y"};
   constexpr int kNone = 4, kLast = 12;
   int prefix = kNone;

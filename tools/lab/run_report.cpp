@@ -142,6 +142,13 @@ std::string run_text(const LabScenario& lab, const planner::Candidate& best) {
   for (const planner::Figure& figure : planner::run_sheet().figures(values)) {
     if (shown(figure, lab.run)) text += figure_line(figure);
   }
+  const auto value = [&](const char* name) { return values[planner::run_sheet().slot(name)]; };
+  if (value("lost") >= planner::kMostLost) {
+    text += fmt::format(
+        "  This run would not end: a failure every {} leaves no time between checkpoints of {} and restarts of {}.\n"
+        "  The figures above count 1 % of the time as work. Fewer GPUs, --mtbf, --checkpoint or --restart change it.\n",
+        value_text(value("mtbf_G"), "s"), value_text(value("δ"), "s"), value_text(value("R"), "s"));
+  }
   return text;
 }
 

@@ -32,6 +32,9 @@ struct Run {
   double restart = 600;          ///< s to notice a failure and start again
 };
 
+/// What `lost` is at most, so that T_run stays a number; a run that loses so much makes no progress.
+inline constexpr double kMostLost = 0.99;
+
 /// run_sheet() for this step, computed.
 std::vector<double> values_of_run(const Run& run, const Candidate& step);
 

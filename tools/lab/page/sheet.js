@@ -127,6 +127,7 @@ function format(value, unit = '') {
   if (unit === 'share') return `${(value * 100).toFixed(1)} %`;
   if (value === 0) return unit === '' ? '0' : `0 ${unit}`;
   if (unit === '' && Number.isInteger(value) && Math.abs(value) < 1e5) return String(value).replace('-', '−');
+  if (unit === 'd' && Math.abs(value) >= 999.5) return `${value.toFixed(0)} d`;
   const prefixes = ['p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
   let prefix = 4, scaled = Math.abs(value);
   while (scaled >= 999.5 && prefix < prefixes.length - 1) scaled /= 1000, ++prefix;

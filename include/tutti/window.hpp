@@ -53,17 +53,17 @@ class Window {
   }
 
   void put(std::span<const T> source, int peer, size_t offset, tuttiStream_t stream = nullptr) const {
-    check(tuttiPut(source.data(), source.size_bytes(), peer, offset * sizeof(T), handle_, stream));
+    check(tuttiPut(source.data(), source.size_bytes(), peer, bytes_before(offset), handle_, stream));
   }
   void get(std::span<T> target, int peer, size_t offset, tuttiStream_t stream = nullptr) const {
-    check(tuttiGet(target.data(), target.size_bytes(), peer, offset * sizeof(T), handle_, stream));
+    check(tuttiGet(target.data(), target.size_bytes(), peer, bytes_before(offset), handle_, stream));
   }
   void signal(int peer, int signal = 0, tuttiStream_t stream = nullptr) const {
     check(tuttiSignal(peer, signal, handle_, stream));
   }
   void put_signal(std::span<const T> source, int peer, size_t offset, int signal = 0,
                   tuttiStream_t stream = nullptr) const {
-    check(tuttiPutSignal(source.data(), source.size_bytes(), peer, offset * sizeof(T), signal, handle_, stream));
+    check(tuttiPutSignal(source.data(), source.size_bytes(), peer, bytes_before(offset), signal, handle_, stream));
   }
   void wait_signal(int peer, int signal = 0, uint64_t count = 1, tuttiStream_t stream = nullptr) const {
     check(tuttiWaitSignal(peer, signal, count, handle_, stream));
@@ -72,13 +72,13 @@ class Window {
   void atomic_add(uint64_t operand, int peer, size_t offset, uint64_t* before = nullptr,
                   tuttiStream_t stream = nullptr) const {
     static_assert(sizeof(T) == sizeof(uint64_t), "atomic steps are of 8 bytes");
-    check(tuttiAtomicAdd(operand, before, peer, offset * sizeof(T), handle_, stream));
+    check(tuttiAtomicAdd(operand, before, peer, bytes_before(offset), handle_, stream));
   }
   /// Likewise: `desired` is there now if *before is `expected`.
   void atomic_compare_swap(uint64_t expected, uint64_t desired, int peer, size_t offset, uint64_t* before = nullptr,
                            tuttiStream_t stream = nullptr) const {
     static_assert(sizeof(T) == sizeof(uint64_t), "atomic steps are of 8 bytes");
-    check(tuttiAtomicCompareSwap(expected, desired, before, peer, offset * sizeof(T), handle_, stream));
+    check(tuttiAtomicCompareSwap(expected, desired, before, peer, bytes_before(offset), handle_, stream));
   }
   void flush(int peer = TUTTI_ALL_PEERS, tuttiStream_t stream = nullptr) const {
     check(tuttiFlush(peer, handle_, stream));
@@ -86,6 +86,11 @@ class Window {
   void barrier(tuttiStream_t stream = nullptr) const { check(tuttiWindowBarrier(handle_, stream)); }
 
  private:
+  /// A product that does not fit lies in no part, and must not wrap to an offset that does: the call refuses SIZE_MAX.
+  static constexpr size_t bytes_before(size_t offset) {
+    return offset <= SIZE_MAX / sizeof(T) ? offset * sizeof(T) : SIZE_MAX;
+  }
+
   tuttiWindow_t handle_ = nullptr;
 };
 

@@ -74,10 +74,11 @@ void Window::check_words(const char* name) const {
   demand(part_.scalar_type() == at::kLong, name, "the window's dtype must be int64");
 }
 
-/// Throws ValueError for a negative number.
+/// SIZE_MAX, which lies in no part, for a product that does not fit. Throws ValueError for a negative number.
 size_t Window::bytes(const char* name, int64_t elements) const {
   demand(elements >= 0, name, "an offset is negative");
-  return static_cast<size_t>(elements) * part_.itemsize();
+  const size_t count = static_cast<size_t>(elements), size = part_.itemsize();
+  return count <= SIZE_MAX / size ? count * size : SIZE_MAX;
 }
 
 std::byte* Window::address(int peer, size_t& bytes) const {

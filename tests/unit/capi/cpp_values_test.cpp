@@ -36,6 +36,24 @@ static_assert(!CanBroadcast<std::vector<std::string>&> && !CanBroadcast<std::uni
 static_assert(CanGather<Particle&, std::vector<Particle>&> && CanGather<const Phase&, std::array<Phase, 4>&>);
 static_assert(!CanGather<Particle&, std::vector<std::byte>&> && !CanGather<Phase&, std::vector<short>&>, "two types");
 
+TEST(CppWindow, AnOffsetThatDoesNotFitIsRefused) {
+  with_ranks(1, [](Communicator& comm) {
+    std::vector<uint64_t> part(2, 7);
+    Window<uint64_t> window(comm, std::span(part));
+    uint64_t word = 1;
+    const size_t wraps = size_t{1} << 61;  // times 8 it is 0
+    EXPECT_THROW(window.put(std::span(&word, 1), 0, wraps), Error);
+    EXPECT_THROW(window.get(std::span(&word, 1), 0, wraps), Error);
+    EXPECT_THROW(window.put_signal(std::span(&word, 1), 0, wraps), Error);
+    EXPECT_THROW(window.atomic_add(1, 0, wraps), Error);
+    EXPECT_THROW(window.atomic_compare_swap(7, 1, 0, wraps), Error);
+    EXPECT_EQ(part, (std::vector<uint64_t>{7, 7}));
+    EXPECT_EQ(word, 1u);
+    window.put(std::span(&word, 1), 0, 1);
+    EXPECT_EQ(part, (std::vector<uint64_t>{7, 1})) << "nothing is lost";
+  });
+}
+
 TEST(CppValues, CallsTakeSingleVariables) {
   constexpr int kRanks = 3;
   with_ranks(kRanks, [](Communicator& comm) {

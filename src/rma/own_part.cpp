@@ -133,11 +133,13 @@ Target::Exposed OwnPart::exposed() const {
           .signal_region = part_.signal_region};
 }
 
-/// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.)
+/// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.) A process
+/// that has ended in the middle of a use stays marked as busy, and writes no more.
 bool OwnPart::is_in_use() const {
   for (Rank rank = 0; rank < ranks(); ++rank) {
     if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) continue;
-    if (!gate_ || link::may_be_in_kernel(processes_[static_cast<size_t>(rank)])) return true;
+    const int process = processes_[static_cast<size_t>(rank)];
+    if (gate_ ? link::may_be_in_kernel(process) : process == 0 || !link::is_gone(process)) return true;
   }
   return false;
 }

@@ -63,6 +63,22 @@ TEST_P(WindowOfProcesses, ARankThatDiesIsNamedByCallsOnItsPart) {
   }
 }
 
+TEST_P(WindowOfProcesses, AWriterThatDiesInAPutDoesNotHoldUpADeregistration) {
+  Job job({GetParam() == "hosts" ? "tcp" : GetParam(), 2, GetParam() == "hosts" ? "TUTTI_FORCE_REMOTE=1" : ""},
+          [](int rank) {
+            const std::string window = "window 8388608 mapped\nbarrier\n";
+            return window + (rank == 0 ? "wait_signal 1\nderegister" : "repeat put 8388608 0 mapped");
+          });
+  job.await(0, 1);
+  job.await(1, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it is in a put
+  job.child_of(1).signal(SIGKILL);
+  const auto stories = job.finish(30);
+  ASSERT_EQ(stories[0].size(), 5u) << job.problem();
+  EXPECT_EQ(stories[0][4].code, tuttiPeerFailed) << stories[0][4].text;
+  EXPECT_LT(stories[0][4].seconds, 1.5) << "less than a stopped writer is waited for";
+}
+
 TEST_P(WindowOf, RanksThatWaitForEachOthersSignalsAreADeadlock) {
   const bool far = GetParam() == "hosts";  // a signal may be on its way: a time-out ends it
   const auto stories =

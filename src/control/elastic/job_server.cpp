@@ -127,6 +127,7 @@ void JobServer::on_connection(Fd& fd, std::string_view first) {
   if (known != processes_.end()) {  // the same process again
     control_.loop().cancel(known->second.timer);
     known->second.channel->close();
+    if (is_forming(slot)) forming_.clear();  // what was sent to it may be lost: the id is asked for again
   }
   Process process{.me = std::move(request.me),
                   .channel = std::make_shared<SocketChannel>(control_.loop(), std::move(fd), kMaxFirstFrame),

@@ -265,6 +265,18 @@ TEST_F(JobServerTest, TakesAProcessBackWhoseConnectionWasLost) {
   expect_place(again, 2, 1, 2);
 }
 
+TEST_F(JobServerTest, AsksAgainWhenAProcessComesBackThatWasAskedForAnId) {
+  const auto server = open(2);
+  Process first = joined(*server, 0), second = joined(*server, 1);
+  Process again = first.reconnected(server->key());  // the question may be lost with the old connection
+  again.join(0);
+  again.next_as<JobWelcome>();
+  again.ready();
+  again.make_id();
+  expect_place(again, 1, 0, 2);
+  expect_place(second, 1, 1, 2);
+}
+
 TEST_F(JobServerTest, GoesOnWithoutAProcessThatHasClosedItsConnectionAndLivesOn) {
   const auto server = open(2);
   Process second = joined(*server, 1);

@@ -1,6 +1,7 @@
 """tutti run --restarts and --min-ranks: ranks that fail are started again, or the job goes on without them."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -93,6 +94,24 @@ class Restarts(unittest.TestCase):
         generation, steps, total = map(int, re.search(r"4 ranks, generation (\d+), (\d+) steps, sum (\d+)", out).groups())
         self.assertGreater(generation, 3)
         self.assertEqual(total, 10 * steps)
+
+    def test_ranks_that_will_be_started_again_count_for_min_ranks(self):
+        job = start("-n", "4", "--restarts", "2", "--min-ranks", "3", "-v", "--", PROGRAM, MANY)
+        pids = ranks_of(job, 4)
+        await_generation(job, 1)
+        job.send_signal(signal.SIGSTOP)  # it learns of the three deaths together
+        for victim in 1, 2, 3:
+            os.kill(pids[victim], signal.SIGKILL)
+        for victim in 1, 2, 3:
+            while ") Z " not in pathlib.Path(f"/proc/{pids[victim]}/stat").read_text():
+                time.sleep(0.001)
+        job.send_signal(signal.SIGCONT)
+        ranks_of(job, 2)  # two of them are started again
+        await_generation(job, 2)
+        job.send_signal(signal.SIGTERM)
+        out, errors = job.communicate(timeout=LIMIT)
+        self.assertEqual(job.returncode, 0, errors)
+        self.assertRegex(out, r"3 ranks, generation \d+, \d+ steps")
 
     def test_a_stopped_rank_is_replaced(self):
         job = start("-n", "3", "--restarts", "1", "-v", "--", PROGRAM, MANY, env={"TUTTI_HEARTBEAT_TIMEOUT": "2"})

@@ -43,7 +43,8 @@ class Restarts {
   /// A rank that is to be started again now; the seconds until the next one is.
   std::optional<int> take_due();
   std::optional<double> next_due() const;
-  bool any_due() const { return !due_.empty(); }
+  /// Ranks that will be started again.
+  int due() const { return static_cast<int>(due_.size()); }
 
   /// Readable when a rank does not answer.
   int fd() const { return wake_.get(); }

@@ -58,7 +58,7 @@ Supervisor::Supervisor(const Job& job) : job_(job), files_(fitting(job)), guardi
 
 int Supervisor::run() {
   start();
-  while (running() > 0 || (job_.restarts != nullptr && job_.restarts->any_due())) turn(-1);
+  while (running() > 0 || (job_.restarts != nullptr && job_.restarts->due() > 0)) turn(-1);
   host_signals_.finish();
   kill_children(guardian_.pid());
   const Deadline until = Deadline::in(kLastWords);

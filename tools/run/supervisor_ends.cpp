@@ -126,7 +126,7 @@ bool Supervisor::goes_on_after(const RankProcess& rank) {
     job_.restarts->has_ended(rank.rank());
     return false;
   }
-  const int to_come = static_cast<int>(job_.ranks.size() - started_) + static_cast<int>(job_.restarts->any_due());
+  const int to_come = static_cast<int>(job_.ranks.size() - started_) + job_.restarts->due();
   const auto then = job_.restarts->after_failure(rank.rank(), running() + to_come);
   if (then == Restarts::Then::End) return false;
   say(fmt::format("{}: {}; {}", rank.name(), rank.what_became(), job_.restarts->words(then)));
@@ -145,7 +145,7 @@ void Supervisor::restart_ranks() {
       start_rank(*rank, -1);
     } catch (const Error& error) {
       say(fmt::format("rank {} cannot be started again: {}", *rank, error.what()));
-      if (job_.restarts->after_failure(*rank, running()) != Restarts::Then::End) continue;
+      if (job_.restarts->after_failure(*rank, running() + job_.restarts->due()) != Restarts::Then::End) continue;
       first_status_ = 1;
       count_down(job_.grace, SIGTERM);
     }

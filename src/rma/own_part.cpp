@@ -133,8 +133,8 @@ Target::Exposed OwnPart::exposed() const {
           .signal_region = part_.signal_region};
 }
 
-/// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.) A process
-/// that has ended in the middle of a use stays marked as busy, and writes no more.
+/// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.) A
+/// process that has ended in the middle of a use stays marked as busy, and writes no more.
 bool OwnPart::is_in_use() const {
   for (Rank rank = 0; rank < ranks(); ++rank) {
     if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) continue;

@@ -488,10 +488,10 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  *
  * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores, and other memory through the kernel, if it
  * permits that. Memory of other hosts they reach by RDMA, or over a stream to a thread of the process that has it
- * (docs/windows.md). All parts may lie in memory of GPUs of one host that reach each other: then calls run on streams
- * of CUDA, by copy engines; without a stream they return when they have ended. While such a window is registered or
- * deregistered, nothing that waits for another rank may be pending on this process's GPUs: mapping memory may wait for
- * it.
+ * (docs/windows.md). All parts may lie in memory of GPUs; those of one host must reach each other: then calls run on
+ * streams of CUDA, by copy engines, and to other hosts through a thread of the process; without a stream they return
+ * when they have ended. While such a window is registered or deregistered, nothing that waits for another rank may be
+ * pending on this process's GPUs: mapping memory may wait for it.
  *
  * Calls on a window are calls on its communicator, and run in their order: at once (stream NULL: they return when
  * `source` may be changed and `target` holds its bytes), on a stream, or at the end of a group, where those that wait
@@ -504,8 +504,9 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  * empty. The buffer must remain until tuttiWindowDeregister. */
 TUTTI_API tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size_t bytes, tuttiWindow_t* window);
 /* Likewise. It waits until all calls on the window are done. When it returns, with whatever result, no other rank
- * writes to the buffer any more, and the handle is invalid. Deregister windows before their communicator is
- * destroyed. */
+ * writes to the buffer any more, and the handle is invalid. The exception: a process of the host that is stopped in the
+ * middle of a put, where the buffer does not begin and end with a page or overlaps another window; the log says so.
+ * Deregister windows before their communicator is destroyed. */
 TUTTI_API tuttiResult_t tuttiWindowDeregister(tuttiWindow_t window);
 /* *address: where the loads and stores of this process, or of this rank's GPU if the window lies in memory of GPUs,
  * reach `peer`'s part; NULL where they do not. Valid until tuttiWindowDeregister. Order them by signals, or by atomic

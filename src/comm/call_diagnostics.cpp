@@ -1,7 +1,6 @@
 #include "comm/call_diagnostics.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 
@@ -35,9 +34,9 @@ const char* waits_for(exec::Await await) {
 
 /// "rank 3 (a message) at lane 0, step 2 of 4, round 1 of 8"
 std::string awaited(const exec::Stall& stall) {
-  if (stall.what != nullptr) return fmt::format("{} of rank {}", stall.what, stall.peer);
-  if (stall.await == exec::Await::Signal || stall.await == exec::Await::FarSignal)
-    return fmt::format("a signal of rank {}", stall.peer);
+  const bool is_signal = stall.await == exec::Await::Signal || stall.await == exec::Await::FarSignal;
+  if (stall.what != nullptr || is_signal)
+    return fmt::format("{} of rank {}", stall.what != nullptr ? stall.what : "a signal", stall.peer);
   const std::string replica =
       stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
   return fmt::format("rank {} ({}) at {}lane {}, step {}{}, round {} of {}", stall.peer, waits_for(stall.await),
@@ -170,8 +169,8 @@ Status CallDiagnostics::failed() {
   const auto first = endpoint_.failure();
   if (!first) return {Code::InternalError, prefix() + ": the communicator failed without a reason"};
   const std::string whole = control::said_by(endpoint_.rank(), first->second), mine = prefix();
-  if (whole.starts_with(mine + ":")) return {first->first, whole};  // the reason is of this very call
-  return {first->first, mine + whole.substr(whole.find(':'))};      // it names this rank already
+  // The reason names this rank, and may be of this very call.
+  return {first->first, whole.starts_with(mine + ":") ? whole : mine + whole.substr(whole.find(':'))};
 }
 
 /// The peer's replies under these keys, in their order.

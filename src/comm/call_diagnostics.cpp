@@ -1,6 +1,7 @@
 #include "comm/call_diagnostics.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <future>
+#include <thread>
+#include <utility>
 
 #include "endpoint_ranks.hpp"
 #include "rendezvous_peer.hpp"
@@ -12,9 +15,20 @@
 namespace tutti::control {
 namespace {
 
-size_t descriptors() {
+size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+/// Once their number has been the same for 50 ms: where two ranks dial a process at the same time, the control threads
+/// close the connection that is not used, and may do so after join() has returned.
+size_t descriptors() {
+  size_t count = open_descriptors();
+  for (int unchanged = 0; unchanged < 50; ++unchanged) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (const size_t now = open_descriptors(); now != std::exchange(count, now)) unchanged = 0;
+  }
+  return count;
 }
 
 Endpoints split_all(const Endpoints& parents, Rank leader, const std::string& purpose) {

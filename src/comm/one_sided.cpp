@@ -280,7 +280,7 @@ void Communicator::carry_out(rma::Window& parts, const OneSided& call) const {
   }
 }
 
-/// Waits as long as threads spin, and yield without a look at the clock: a peer that answers at once needs no more.
+/// Waits as long as threads spin, and for their first yields: a peer that answers at once needs no more.
 bool Communicator::take_soon(Window& window, const OneSided& call) const {
   const auto take = [&] { return window.take(call.peer, call.signal, call.count); };
   if (take()) return true;

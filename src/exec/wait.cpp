@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,14 +38,17 @@ double Waiter::turn() {
     turns_ % machine_constants().spins_to_a_yield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
-  if (turns_ <= backoff_.spins + machine_constants().untimed_yields) {
+  // Most waits end within these yields; but on a busy machine each may take milliseconds, so some read the clock.
+  const uint64_t yields = turns_ - backoff_.spins;
+  const bool soon = yields <= machine_constants().untimed_yields;
+  if (soon && !std::has_single_bit(yields)) {
     sched_yield();
     return 0;
   }
   const auto now = Deadline::Clock::now();
   if (since_ == Deadline::Clock::time_point{}) since_ = now;
   stalled_ = std::chrono::duration<double>(now - since_).count();
-  if (stalled_ < backoff_.yield_for) {
+  if (soon || stalled_ < backoff_.yield_for) {
     sched_yield();
     return 0;
   }

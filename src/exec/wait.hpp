@@ -27,7 +27,7 @@ class Waiter {
   void progressed() { turns_ = 0; }
   /// A turn without progress: spins or yields and returns 0, or returns the seconds that the caller should sleep.
   double turn();
-  /// Seconds from the first turn that read the clock to the last one; zero while spins and untimed yields last.
+  /// Seconds from the first turn that read the clock to the last one; zero while it spins.
   double stalled() const { return turns_ == 0 ? 0 : stalled_; }
   /// When that first turn was; only while stalled() is not zero.
   Deadline::Clock::time_point since() const { return since_; }

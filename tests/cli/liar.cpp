@@ -1,7 +1,7 @@
 // Linked into a second `tutti` in place of the library's all-reduce (ld --wrap): calls it, then spoils what LIAR names
 // on rank 1. A check that does not see this is none.
 //
-// LIAR=late: rank 1 comes to each call two milliseconds late. LIAR=KIND:RANK:CALL, of that rank's CALL-th all-reduce:
+// LIAR=late: rank 1 comes to each call eight milliseconds late. LIAR=KIND:RANK:CALL, of that rank's CALL-th all-reduce:
 // `stall`, it never comes; `stop`, its process stops; `die`, it is killed; `less`, it passes one element less; `slow`,
 // from there on it comes half a millisecond late. Then ranks whose call fails stay, so that they can be asked. With
 // `pace` all ranks sleep for 20 ms before each call, 2 ms more or less at random, and that rank from there on for 2 ms
@@ -88,7 +88,7 @@ tuttiResult_t __wrap_tuttiAllReduce(const void* in, void* out, size_t count, tut
   const char* const lie = std::getenv("LIAR");
   int rank = 0;
   tuttiCommUserRank(comm, &rank);
-  if (rank == 1 && lie != nullptr && std::strcmp(lie, "late") == 0) usleep(2000);
+  if (rank == 1 && lie != nullptr && std::strcmp(lie, "late") == 0) usleep(8000);
   const size_t elements = count - (fault().rank >= 0 && commit_fault(rank) ? 1 : 0);
   const tuttiResult_t result = __real_tuttiAllReduce(in, out, elements, type, op, comm, stream);
   while (result != tuttiSuccess && fault().rank >= 0) pause();

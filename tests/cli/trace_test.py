@@ -28,11 +28,11 @@ class Trace(unittest.TestCase):
             last = found["last"][0]
             self.assertEqual((found["ranks"], last["rank"]), (4, 1))
             self.assertGreater(last["calls"], 0.7 * found["calls"])
-            self.assertGreater(last["late_by_seconds"], 1e-3)
+            self.assertGreater(last["late_by_seconds"], 4e-3)
             text = tutti("trace", str(job.runs.pid)).stdout
             self.assertRegex(text, r"4 processes on 1 host: \d+ calls traced")
             self.assertRegex(text, r"world, all_reduce: \d+ calls by 4 ranks in ")
-            self.assertRegex(text, r"\n  rank 1 came last in \d+ %, by \d\.\d ms in the median: the others lost \d+ % of")
+            self.assertRegex(text, r"\n  rank 1 came last in \d+ %, by \d+(\.\d+)? ms in the median: the others lost \d+ % of")
 
     def test_a_wait_that_still_lasts_counts(self):
         with Job(*ENDLESS) as job:

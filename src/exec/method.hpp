@@ -47,6 +47,8 @@ struct Method {
   bool (*supports)(const Reduction& how) = nullptr;
   /// Changes the costs of a plan to those of running it so, in `width` replicas. Null: they are the plan's.
   void (*price)(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) = nullptr;
+  /// Why it cannot run barriers; "" if it can: what a rank wrote before a barrier is seen by all after it.
+  const char* why_no_barrier = "";
   bool wide = true;  ///< its programs may have several replicas
   /// Its costs were never compared with hardware: it runs only where it is forced, or where a profile has its times.
   bool only_modelled = false;

@@ -104,9 +104,11 @@ namespace methods {
 const Method lanes{.name = "lanes", .backend = kHost};
 const Method slots{.name = "slots", .backend = kCuda, .price = price_slots};
 const Method get{.name = "get", .backend = kCuda, .price = price_get, .reads_in_place = true};
+constexpr const char* kOrderNothing = "a barrier orders what ranks write before and after it, and lines order nothing";
 const Method ll{.name = "ll",
                 .backend = kCuda,
                 .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLl); },
+                .why_no_barrier = kOrderNothing,
                 .wide = false};
 const Method ll128{.name = "ll128",
                    .backend = kCuda,
@@ -116,6 +118,7 @@ const Method ll128{.name = "ll128",
                          prices.inside.alpha += machine_constants().cuda_ll128_round;
                          prices.between.alpha += machine_constants().cuda_ll128_round;
                        },
+                   .why_no_barrier = kOrderNothing,
                    .wide = false};
 const Method copy_engine{
     .name = "copy_engine",

@@ -172,6 +172,9 @@ std::vector<CallCase> cases_of(const exec::Method& method, const plan::RankPlan&
 }
 
 std::string why_not(const exec::Method& method, std::span<const plan::RankPlan> plans) {
+  if (plans.front().shape.collective == Collective::Barrier && *method.why_no_barrier != '\0') {
+    return method.why_no_barrier;
+  }
   for (const plan::RankPlan& plan : plans) {
     if (method.accepts == nullptr) break;
     if (std::string why = method.accepts(plan); !why.empty()) return why;

@@ -169,6 +169,7 @@ std::string why_not(const plan::Algorithm& a, const Wish& wish, const CostInputs
 
 /// Why the method cannot run the algorithm, by the plans of all ranks; "" if it can.
 std::string why_not_by(const exec::Method& method, const plan::Algorithm& a, const CostInputs& inputs) {
+  if (a.collective == Collective::Barrier && *method.why_no_barrier != '\0') return method.why_no_barrier;
   if (method.accepts == nullptr) return "";
   const plan::Shape shape{a.collective, inputs.ranks, inputs.groups};
   std::string why;

@@ -38,7 +38,7 @@ void each_run(const Method& method, const plan::Algorithm& algorithm, const std:
 }
 
 bool runs_some(const Method& method, const plan::Algorithm& algorithm) {
-  bool some = method.accepts == nullptr;
+  bool some = method.accepts == nullptr && *method.why_no_barrier == '\0';
   if (!some) each_run(method, algorithm, kRanks, [&](const auto&, const auto&) { some = true; });
   return some;
 }

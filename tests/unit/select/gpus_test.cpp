@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "select/decision_table.hpp"
 #include "select/machine.hpp"
 #include "select/pairs.hpp"
 #include "topo/constants.hpp"
@@ -78,6 +79,13 @@ TEST(Gpus, TheSlowestPairAndItsOriginAreTold) {
   EXPECT_EQ(whole->why_not, "NVLink does not join all GPUs, so lines of 128 bytes may be torn");
   graph.figures = figures_of_gpus(nullptr);
   EXPECT_NE(inputs_of(graph, 0).notes.inside.find("constants, not measured here"), std::string::npos);
+}
+
+/// Lines order nothing but themselves. What a rank has put into a window before a barrier is read after it.
+TEST(Gpus, BarriersDoNotTravelInLines) {
+  const CostInputs inputs = inputs_of(two_pairs(), 0).inputs;
+  EXPECT_EQ(DecisionTable(inputs).row(Collective::AllReduce, 8, {}).method, &exec::methods::ll);
+  EXPECT_EQ(DecisionTable(inputs).row(Collective::Barrier, 0, {}).method, &exec::methods::slots);
 }
 
 }  // namespace

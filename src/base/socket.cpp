@@ -313,11 +313,13 @@ ptrdiff_t send_now(int fd, std::string_view bytes) {
   return sent >= 0 ? sent : again(errno) ? 0 : -1;
 }
 
-ptrdiff_t send_now(int fd, std::string_view head, std::string_view rest) {
-  iovec parts[] = {{const_cast<char*>(head.data()), head.size()}, {const_cast<char*>(rest.data()), rest.size()}};
+ptrdiff_t send_now(int fd, std::string_view head, std::string_view rest, std::string_view end) {
+  iovec parts[] = {{const_cast<char*>(head.data()), head.size()},
+                   {const_cast<char*>(rest.data()), rest.size()},
+                   {const_cast<char*>(end.data()), end.size()}};
   msghdr message{};
   message.msg_iov = parts;
-  message.msg_iovlen = 2;
+  message.msg_iovlen = end.empty() ? 2 : 3;
   ssize_t sent;
   do sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);

@@ -62,8 +62,8 @@ Fd recv_with_fd(int fd, void* into, size_t size, WaitLimit limit);
 
 /// Sends what fits now. Returns the number of bytes, 0 for "not now", −1 if the connection is broken.
 ptrdiff_t send_now(int fd, std::string_view bytes);
-/// The same of `head`, then `rest`, in one system call.
-ptrdiff_t send_now(int fd, std::string_view head, std::string_view rest);
+/// The same of `head`, then `rest`, then `end`, in one system call.
+ptrdiff_t send_now(int fd, std::string_view head, std::string_view rest, std::string_view end = {});
 /// Receives what has arrived. Returns the number of bytes, 0 for "nothing yet", −1 at the end or if broken.
 ptrdiff_t recv_now(int fd, void* into, size_t size);
 

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "link/mapped_memory.hpp"
+
 namespace tutti::link {
 namespace {
 
@@ -18,7 +20,26 @@ bool takes_writes(uintptr_t at) {
   return woken >= 0 || errno != EFAULT;
 }
 
+/// Lets the kernel compare the word that has this byte with another one, and move no waiter.
+bool takes_reads(uintptr_t at) {
+  uint32_t other = 0;
+  const uintptr_t word = at / sizeof(uint32_t) * sizeof(uint32_t);
+  const long moved = ::syscall(SYS_futex, word, FUTEX_CMP_REQUEUE_PRIVATE, 0, nullptr, &other, 0);
+  return moved >= 0 || errno != EFAULT;
+}
+
+bool all_pages(const void* memory, uint64_t bytes, bool (*take)(uintptr_t)) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  for (uintptr_t at = begin; at < begin + bytes; at = at / page_bytes() * page_bytes() + page_bytes()) {
+    if (!take(at)) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool is_readable_throughout(const void* memory, uint64_t bytes) { return all_pages(memory, bytes, takes_reads); }
+bool is_writable_throughout(const void* memory, uint64_t bytes) { return all_pages(memory, bytes, takes_writes); }
 
 bool is_writable(const void* memory, uint64_t bytes) {
   if (bytes == 0) return true;

@@ -58,7 +58,7 @@ class Agent::Client {
   enum class Progress { None, Some, Ended };
   using Outcome = Reply::Outcome;
 
-  bool is_sending() const { return reply_sent_ < sizeof reply_ || to_send_ > 0; }
+  bool is_sending() const { return reply_sent_ < sizeof reply_ || to_send_ > 0 || end_sent_ < sizeof end_; }
 
   static Progress of(ptrdiff_t moved) {
     return moved < 0 ? Progress::Ended : moved == 0 ? Progress::None : Progress::Some;
@@ -85,7 +85,11 @@ class Agent::Client {
         return true;
       case Request::What::Get:
         reply(look([](const Target::Exposed&) {}), 0);
-        to_send_ = reply_.outcome == Outcome::Done ? request_.bytes : 0;
+        if (reply_.outcome == Outcome::Done && request_.bytes > 0) {
+          to_send_ = request_.bytes;
+          end_ = {};
+          end_sent_ = 0;
+        }
         return true;
       case Request::What::Signal:
         if (request_.operand >= kSignals) return false;
@@ -202,28 +206,53 @@ class Agent::Client {
     return of(got);
   }
 
-  /// The reply, then the bytes of a get, or the answer to an offer.
+  template <class Struct>
+  static std::string_view rest_of(const Struct& all, size_t sent) {
+    return {reinterpret_cast<const char*>(&all) + sent, sizeof all - sent};
+  }
+
+  /// The reply, then the bytes of a get and how it has ended, or the answer to an offer.
   Progress send() {
-    if (reply_sent_ < sizeof reply_) {
-      const std::string_view rest(reinterpret_cast<const char*>(&reply_) + reply_sent_, sizeof reply_ - reply_sent_);
-      const ptrdiff_t sent = send_now(fd(), rest);
-      if (sent > 0) reply_sent_ += static_cast<size_t>(sent);
-      return of(sent);
-    }
-    ptrdiff_t sent = -1;  // the window is gone: the other end must not take anything else for its bytes
-    if (request_.what == Request::What::Connect) {
-      sent = send_now(fd(), std::string_view(text_).substr(offset_));
-    } else {
-      look([&](const Target::Exposed& part) {
-        const auto* const from = reinterpret_cast<const char*>(part.memory) + offset_;
-        sent = send_now(fd(), std::string_view(from, std::min(to_send_, kChunk)));
+    const std::string_view head = rest_of(reply_, reply_sent_), end = rest_of(end_, end_sent_);
+    const bool is_get = request_.what == Request::What::Get && to_send_ > 0;
+    const ptrdiff_t sent = is_get         ? send_part(head, end)
+                           : to_send_ > 0 ? send_now(fd(), head, std::string_view(text_).substr(offset_))
+                                          : send_now(fd(), head, end);
+    if (sent <= 0) return of(sent);
+    const auto of_head = std::min<uint64_t>(sizeof reply_ - reply_sent_, static_cast<uint64_t>(sent));
+    const auto of_bytes = std::min(to_send_, static_cast<uint64_t>(sent) - of_head);
+    reply_sent_ += of_head;
+    offset_ += of_bytes;
+    to_send_ -= of_bytes;
+    end_sent_ += static_cast<uint64_t>(sent) - of_head - of_bytes;
+    return Progress::Some;
+  }
+
+  /// Some bytes of a get between `head` and `end`. Where they can be had no more, since the program has freed or
+  /// protected them or deregistered the window, the reply says so, if it has not been sent; else they are zeros from
+  /// there on, and the end says so.
+  ptrdiff_t send_part(std::string_view head, std::string_view end) {
+    static constexpr char kNothing[4096]{};
+    const uint64_t chunk = std::min(to_send_, kChunk);
+    if (end_.outcome == Outcome::Done) {
+      ptrdiff_t sent = -1;
+      bool readable = true;
+      const Outcome outcome = look([&](const Target::Exposed& part) {
+        const std::string_view bytes(reinterpret_cast<const char*>(part.memory) + offset_, chunk);
+        sent = send_now(fd(), head, bytes, chunk == to_send_ ? end : std::string_view());
+        readable = sent >= 0 || errno != EFAULT;
       });
+      if (outcome == Outcome::Done && readable) return sent;
+      end_.outcome = readable ? outcome : Outcome::Unmapped;
+      if (reply_sent_ == 0) {
+        reply_.outcome = end_.outcome;
+        to_send_ = 0;
+        end_sent_ = sizeof end_;
+        return send_now(fd(), head);
+      }
     }
-    if (sent > 0) {
-      offset_ += static_cast<uint64_t>(sent);
-      to_send_ -= static_cast<uint64_t>(sent);
-    }
-    return of(sent);
+    const std::string_view zeros(kNothing, std::min<uint64_t>(chunk, sizeof kNothing));
+    return send_now(fd(), head, zeros, zeros.size() == to_send_ ? end : std::string_view());
   }
 
   const Fd stream_;
@@ -236,6 +265,8 @@ class Agent::Client {
   Reply reply_;
   size_t reply_sent_ = sizeof(Reply);  // bytes of it
   uint64_t to_send_ = 0;               // bytes of a get, or of text_, that follow it
+  Reply end_;                          // how a get has ended, behind its bytes
+  size_t end_sent_ = sizeof(Reply);    // bytes of it
   std::string text_;                   // the offer of a queue pair, then the answer
   Outcome failed_ = Outcome::Done;     // the first of the requests without an answer
   uint64_t failed_in_ = 0;             // its window

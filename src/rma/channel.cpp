@@ -20,11 +20,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// A transfer has failed, with this error of the system or none.
-[[noreturn]] void throw_ended(int error) {
-  if (error == EFAULT) throw Error(Code::SystemError, "the kernel may not access the bytes in this process's memory");
-  throw Error(Code::PeerFailed, "the stream has ended");
-}
+[[noreturn]] void throw_ended() { throw Error(Code::PeerFailed, "the stream has ended"); }
 
 /// Runs work(); its error names the peer.
 template <class Work>
@@ -56,10 +52,10 @@ void Channel::await(short events, Deadline deadline) const {
   }
 }
 
-void Channel::send_rest(std::string_view bytes, Deadline deadline) {
+void Channel::send_all(std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ptrdiff_t sent = send_now(stream_.get(), bytes);
-    if (sent < 0) throw_ended(errno);
+    if (sent < 0) throw_ended();
     if (sent == 0) await(POLLOUT, deadline);
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -67,41 +63,83 @@ void Channel::send_rest(std::string_view bytes, Deadline deadline) {
 
 void Channel::receive_all(std::span<std::byte> into, Deadline deadline) {
   while (!into.empty()) {
-    errno = 0;  // an end is no error of the system
     const ptrdiff_t got = recv_now(stream_.get(), into.data(), into.size());
-    if (got < 0) throw_ended(errno);
+    if (got < 0) throw_ended();
     if (got == 0) await(POLLIN, deadline);
     into = into.subspan(static_cast<size_t>(got));
   }
 }
 
-void Channel::send(const Request& request, std::span<const std::byte> bytes, Deadline deadline) {
-  named(peer_, ends_, [&] {
-    const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
-    const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
-    if (sent < 0) throw_ended(errno);
-    const auto done = static_cast<size_t>(sent);
-    if (done < head.size()) send_rest(head.substr(done), deadline);
-    const size_t of_bytes = done > head.size() ? done - head.size() : 0;
-    send_rest(text_of(bytes.subspan(of_bytes)), deadline);
-  });
+/// Bytes of a put, as many as its request has said. False: this process may not read all of them, and zeros were sent
+/// in place of those from some one on.
+bool Channel::send_bytes(std::span<const std::byte> bytes, Deadline deadline) {
+  static constexpr std::byte kNothing[4096]{};
+  bool is_read = true;
+  while (!bytes.empty()) {
+    const auto from = is_read ? bytes : std::span(kNothing).first(std::min(bytes.size(), sizeof kNothing));
+    const ptrdiff_t sent = send_now(stream_.get(), text_of(from));
+    if (sent < 0) {
+      if (errno != EFAULT || !is_read) throw_ended();
+      is_read = false;
+      continue;
+    }
+    if (sent == 0) await(POLLOUT, deadline);
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+  return is_read;
 }
 
-Reply Channel::receive(std::span<std::byte> into, Deadline deadline) {
-  return named(peer_, ends_, [&] {
-    Reply reply;
-    receive_all(std::as_writable_bytes(std::span(&reply, 1)), deadline);
-    if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Refused) {
-      throw Error(Code::ProtocolError, "an invalid answer");
+/// Bytes of a get. False: this process may not write to all of them, and the rest was received into nothing.
+bool Channel::receive_bytes(std::span<std::byte> into, Deadline deadline) {
+  std::byte nowhere[4096];
+  bool is_written = true;
+  while (!into.empty()) {
+    const auto to = is_written ? into : std::span(nowhere).first(std::min(into.size(), sizeof nowhere));
+    errno = 0;  // an end is no error of the system
+    const ptrdiff_t got = recv_now(stream_.get(), to.data(), to.size());
+    if (got < 0) {
+      if (errno != EFAULT || !is_written) throw_ended();
+      is_written = false;
+      continue;
     }
-    if (reply.outcome == Reply::Outcome::Done) receive_all(into, deadline);
-    return reply;
+    if (got == 0) await(POLLIN, deadline);
+    into = into.subspan(static_cast<size_t>(got));
+  }
+  return is_written;
+}
+
+void Channel::send(const Request& request, std::span<const std::byte> bytes, Deadline deadline) {
+  const bool is_read = named(peer_, ends_, [&] {
+    const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
+    const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
+    if (sent < 0 && errno == EFAULT) return false;                         // nothing was sent
+    if (sent < 0) throw_ended();
+    const auto done = static_cast<size_t>(sent);
+    if (done < head.size()) send_all(head.substr(done), deadline);
+    return send_bytes(bytes.subspan(done > head.size() ? done - head.size() : 0), deadline);
   });
+  if (!is_read) throw_unreadable(bytes, peer_);
+}
+
+Reply Channel::receive_reply(Deadline deadline) {
+  Reply reply;
+  receive_all(std::as_writable_bytes(std::span(&reply, 1)), deadline);
+  if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Refused) {
+    throw Error(Code::ProtocolError, "an invalid answer");
+  }
+  return reply;
 }
 
 uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadline deadline) {
   send(request, {}, deadline);
-  const Reply reply = receive(into, deadline);
+  bool is_written = true;
+  const Reply reply = named(peer_, ends_, [&] {
+    const Reply first = receive_reply(deadline);
+    if (into.empty() || first.outcome != Reply::Outcome::Done) return first;
+    is_written = receive_bytes(into, deadline);
+    return receive_reply(deadline);
+  });
+  if (!is_written) throw_unwritable(into);
   const uint64_t window = request.what == Request::What::Flush ? reply.value : request.window;
   switch (reply.outcome) {
     case Reply::Outcome::Done:
@@ -120,7 +158,7 @@ uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadlin
 
 std::string Channel::connect(const std::string& offer, Deadline deadline) {
   send({.what = Request::What::Connect, .bytes = offer.size()}, std::as_bytes(std::span(offer)), deadline);
-  const Reply reply = receive({}, deadline);
+  const Reply reply = named(peer_, ends_, [&] { return receive_reply(deadline); });
   std::string text(std::min(reply.value, Reply::kMaxText), '\0');
   named(peer_, ends_, [&] { receive_all(std::as_writable_bytes(std::span(text)), deadline); });
   if (reply.outcome == Reply::Outcome::Done && text.size() == reply.value) return text;

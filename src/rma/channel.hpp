@@ -18,7 +18,8 @@
 namespace tutti::rma {
 
 /// One thread at a time uses it. All functions throw Error(Timeout | PeerFailed | Aborted), ProtocolError for an
-/// invalid answer, or InvalidUsage if the peer has left, which name the peer; then it cannot be used any more.
+/// invalid answer, or InvalidUsage if the peer has left, which name the peer; then it cannot be used any more. After
+/// InvalidArgument, since this process may not access the bytes, it goes on.
 class Channel final : public Connection {
  public:
   Channel(transports::Wireup& wireup, Rank peer, const Ends& ends, Deadline deadline);
@@ -32,8 +33,10 @@ class Channel final : public Connection {
   void flush(double limit) override;
 
  private:
-  Reply receive(std::span<std::byte> into, Deadline deadline);
-  void send_rest(std::string_view bytes, Deadline deadline);
+  Reply receive_reply(Deadline deadline);
+  bool send_bytes(std::span<const std::byte> bytes, Deadline deadline);
+  bool receive_bytes(std::span<std::byte> into, Deadline deadline);
+  void send_all(std::string_view bytes, Deadline deadline);
   void receive_all(std::span<std::byte> into, Deadline deadline);
   void await(short events, Deadline deadline) const;
 

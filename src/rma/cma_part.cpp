@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
+#include "link/writable_memory.hpp"
 #include "rma/refusals.hpp"
 #include "tutti/error.hpp"
 
@@ -57,52 +58,55 @@ void CmaPart::check_open() const {
   if (closed != Closed::No) throw_closed(peer_, window_, closed, connections_.ends());
 }
 
-/// copy() returns an errno. False: the kernel does not permit it (any more), and requests do it.
-template <class Copy>
-bool CmaPart::copy(std::span<const std::byte> bytes, Copy&& copy) {
+/// copy() returns an errno. If that is of memory, check_here() throws if it is this process's. False: the kernel does
+/// not permit it (any more), and requests do it.
+template <class Copy, class CheckHere>
+bool CmaPart::copy(Copy&& copy, CheckHere&& check_here) {
   if (!is_permitted_) return false;
   const Use use(line_);
   if (!use.allowed()) throw_closed(peer_, window_, use.closed(), connections_.ends());
   const int error = copy();
   if (error == 0) return true;
-  if (error == EFAULT || error == ESRCH) throw_failed(bytes, error);
+  if (error == EFAULT) check_here();
+  if (error == EFAULT || error == ESRCH) throw_failed(error);
   log_warn("rank {}'s part of the window of call {} is reached by requests from now on, which take longer: {}", peer_,
            window_, system_words(error));
   return is_permitted_ = false;
 }
 
-/// The gate is shut; the bytes are not there, here or there; or the peer's process has ended.
-void CmaPart::throw_failed(std::span<const std::byte> bytes, int error) const {
+/// The gate is shut; the bytes are not there; or the peer's process has ended.
+void CmaPart::throw_failed(int error) const {
   check_open();
   if (error == ESRCH) {
     if (leaves(peer_, connections_.ends())) throw_left(peer_);
     throw_error(Code::PeerFailed, "rank {} (process {}) is gone", peer_, process_);
   }
-  if (!link::is_mapped(bytes.data(), bytes.size())) {
-    throw_error(Code::InvalidArgument, "the {} bytes at {} are not in this process's memory", bytes.size(),
-                static_cast<const void*>(bytes.data()));
-  }
-  throw_error(Code::InvalidUsage,
-              "rank {} has freed its part of the window of call {} before it deregistered it, or this process may not "
-              "read, or for a get write, the {} bytes at {}",
-              peer_, window_, bytes.size(), static_cast<const void*>(bytes.data()));
+  throw_unmapped(peer_, window_);
 }
 
 void CmaPart::put(std::span<const std::byte> source, uint64_t offset, double limit) {
-  const bool done = copy(source, [&] {
+  const auto write = [&] {
     return link::cma_write(process_, here(source.data()), there(part_.memory + offset), source.size(), part_.gate);
+  };
+  const bool done = copy(write, [&] {
+    if (!link::is_mapped(source.data(), source.size())) throw_not_here(source);
+    if (!link::is_readable_throughout(source.data(), source.size())) throw_unreadable(source, peer_);
   });
   if (!done) requests_.put(source, offset, limit);
 }
 
 void CmaPart::get(std::span<std::byte> into, uint64_t offset, double limit) {
-  const bool done = copy(into, [&] {
+  const auto read = [&] {
     auto* const to = reinterpret_cast<unsigned char*>(into.data());
     const int error = link::cma_read(process_, there(part_.memory + offset), to, into.size());
     // No gate stops a read: if this process was stopped before, the owner may have closed the part meanwhile.
     std::atomic_thread_fence(std::memory_order_acquire);
     check_open();
     return error;
+  };
+  const bool done = copy(read, [&] {
+    if (!link::is_mapped(into.data(), into.size())) throw_not_here(into);
+    if (!link::is_writable_throughout(into.data(), into.size())) throw_unwritable(into);
   });
   if (!done) requests_.get(into, offset, limit);
 }

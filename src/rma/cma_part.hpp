@@ -38,10 +38,10 @@ class CmaPart final : public RemotePart {
 
  private:
   void probe() const;
-  template <class Copy>
-  bool copy(std::span<const std::byte> here, Copy&& copy);
+  template <class Copy, class CheckHere>
+  bool copy(Copy&& copy, CheckHere&& check_here);
   void check_open() const;
-  [[noreturn]] void throw_failed(std::span<const std::byte> here, int error) const;
+  [[noreturn]] void throw_failed(int error) const;
 
   Connections& connections_;
   const Rank peer_;

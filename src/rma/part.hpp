@@ -75,7 +75,8 @@ struct Request {
   uint64_t expected = 0;  ///< of CompareSwap
 };
 
-/// The answer to Get, whose bytes follow, Add, CompareSwap, Flush and Connect, whose answer or reason follows.
+/// The answer to Get, Add, CompareSwap, Flush and Connect. Behind that to Get come its bytes and, since the memory may
+/// be gone meanwhile, another Reply, which says how it has ended; behind that to Connect comes its answer or reason.
 struct Reply {
   enum class Outcome : uint32_t {
     Done,

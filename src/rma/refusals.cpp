@@ -19,9 +19,26 @@ void throw_closed(Rank peer, uint64_t window, Closed why, const Ends& ends) {
 void throw_unmapped(Rank peer, uint64_t window) {
   throw_error(
       Code::InvalidUsage,
-      "rank {} has freed its part of the window of call {} before it deregistered it, or may not write there any "
-      "more",
+      "rank {} has freed its part of the window of call {} before it deregistered it, or may not read or write there "
+      "any more",
       peer, window);
+}
+
+void throw_not_here(std::span<const std::byte> bytes) {
+  throw_error(Code::InvalidArgument, "the {} bytes at {} are not in this process's memory", bytes.size(),
+              static_cast<const void*>(bytes.data()));
+}
+
+void throw_unreadable(std::span<const std::byte> bytes, Rank peer) {
+  throw_error(Code::InvalidArgument,
+              "this process may not read all of the {} bytes at {}; rank {}'s part may hold some of them, and zeros in "
+              "place of others",
+              bytes.size(), static_cast<const void*>(bytes.data()), peer);
+}
+
+void throw_unwritable(std::span<const std::byte> bytes) {
+  throw_error(Code::InvalidArgument, "this process may not write to all of the {} bytes at {}", bytes.size(),
+              static_cast<const void*>(bytes.data()));
 }
 
 bool leaves(Rank peer, const Ends& ends) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "base/rank.hpp"
 #include "rma/part.hpp"
@@ -20,6 +22,10 @@ struct Ends {
 [[noreturn]] void throw_left(Rank peer);
 [[noreturn]] void throw_closed(Rank peer, uint64_t window, Closed why, const Ends& ends);
 [[noreturn]] void throw_unmapped(Rank peer, uint64_t window);
+/// Error(InvalidArgument): the caller's bytes are not there, or this process may not read them, or not write there.
+[[noreturn]] void throw_not_here(std::span<const std::byte> bytes);
+[[noreturn]] void throw_unreadable(std::span<const std::byte> bytes, Rank peer);
+[[noreturn]] void throw_unwritable(std::span<const std::byte> bytes);
 
 /// Has the peer left, if nothing more comes from it? That may become known a moment later, so this waits a little.
 bool leaves(Rank peer, const Ends& ends);

@@ -1,17 +1,15 @@
 #include "rma/requests.hpp"
 
-#include "base/format.hpp"
 #include "link/mapped_memory.hpp"
-#include "tutti/error.hpp"
+#include "rma/refusals.hpp"
 
 namespace tutti::rma {
 namespace {
 
-/// Else the stream would end in the middle of the bytes, which fails the communicator.
+/// Else what is sent would have zeros in place of the bytes.
 void check_here(std::span<const std::byte> bytes) {
   if (link::is_mapped(bytes.data(), bytes.size())) return;
-  throw_error(Code::InvalidArgument, "the {} bytes at {} are not in this process's memory", bytes.size(),
-              static_cast<const void*>(bytes.data()));
+  throw_not_here(bytes);
 }
 
 }  // namespace

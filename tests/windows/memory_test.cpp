@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -15,13 +16,23 @@ constexpr size_t kBytes = 64 << 10;
 
 /// Pages of this process.
 struct Pages {
-  explicit Pages(int rights)
-      : memory(static_cast<uint64_t*>(mmap(nullptr, kBytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
-  ~Pages() { munmap(memory, kBytes); }
+  explicit Pages(int rights, size_t size = kBytes)
+      : bytes(size), memory(static_cast<uint64_t*>(mmap(nullptr, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~Pages() { munmap(memory, bytes); }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
+  /// Those from byte `at` on.
+  void protect(size_t at, size_t size, int rights) const {
+    EXPECT_EQ(mprotect(reinterpret_cast<char*>(memory) + at, size, rights), 0);
+  }
+  const size_t bytes;
   uint64_t* const memory;
 };
+
+constexpr size_t kLarge = 4 << 20;   // more than a socket takes at once
+constexpr size_t kLate = 3 << 20;    // the offset of a page in it
+constexpr size_t kPages = 64 << 10;  // bytes of whole pages, whatever their size
+constexpr int kBoth = PROT_READ | PROT_WRITE;
 
 void expect_refused(tuttiResult_t expected, tuttiResult_t result, const std::string& words) {
   EXPECT_EQ(result, expected) << tuttiGetLastError();
@@ -76,6 +87,64 @@ TEST(WindowsOfProcesses, RefuseAPartWhoseMemoryIsProtected) {
     OK(tuttiWindowBarrier(window, nullptr));
     EXPECT_EQ(part.memory[0], me.rank == 0 ? 6u : 0u);
     OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// By requests a get finds out before its first byte, or in the middle.
+TEST(WindowsOfProcesses, RefuseToGetFromAPartThatMayNotBeRead) {
+  each_rank([](const Member& me) {
+    const Pages part(kBoth, kLarge), mine(kBoth, kLarge);
+    std::fill_n(part.memory, kLarge / 8, 7);
+    tuttiWindow_t window = nullptr;
+    OK(tuttiWindowRegister(me.comm, part.memory, kLarge, &window));
+    for (const size_t at : {size_t{0}, kLate}) {
+      if (me.rank == 0) part.protect(at, kPages, PROT_NONE);
+      OK(tuttiBarrier(me.comm, nullptr));
+      if (me.rank == 1) {
+        const std::string words = "rank 0 has freed its part of the window of call ";
+        expect_refused(tuttiInvalidUsage, tuttiGet(mine.memory, kLarge, 0, 0, window, nullptr), words);
+        expect_refused(tuttiInvalidUsage, tuttiGet(mine.memory, 8, 0, at, window, nullptr), words);
+        OK(tuttiGet(mine.memory, kPages, 0, kPages, window, nullptr));
+        EXPECT_EQ(mine.memory[kPages / 8 - 1], 7u) << "what may be read is read";
+      }
+      OK(tuttiBarrier(me.comm, nullptr));
+      if (me.rank == 0) part.protect(at, kPages, kBoth);
+      OK(tuttiBarrier(me.comm, nullptr));
+    }
+    if (me.rank == 1) {
+      OK(tuttiGet(mine.memory, kLarge, 0, 0, window, nullptr));
+      EXPECT_EQ(mine.memory[kLarge / 8 - 1], 7u);
+    }
+    OK(tuttiWindowDeregister(window));
+  });
+}
+
+/// (Loads and stores, and RDMA, are this thread's own accesses to its buffer.)
+TEST(WindowsOfProcesses, RefuseABufferThatMayNotBeReadOrWritten) {
+  each_rank([](const Member& me) {
+    Words words(me, kLarge / 8, Memory::Ordinary, 5);
+    const Pages buffer(kBoth, kLarge);
+    std::fill_n(buffer.memory, kLarge / 8, 6);
+    for (const size_t at : {size_t{0}, kLate}) {
+      buffer.protect(at, kPages, PROT_NONE);
+      expect_refused(tuttiInvalidArgument, tuttiPut(buffer.memory, kLarge, me.next(), 0, words.window, nullptr),
+                     "this process may not read all of the 4194304 bytes at 0x");
+      for (const int rights : {PROT_NONE, PROT_READ}) {
+        buffer.protect(at, kPages, rights);
+        expect_refused(tuttiInvalidArgument, tuttiGet(buffer.memory, kLarge, me.next(), 0, words.window, nullptr),
+                       "this process may not write to all of the 4194304 bytes at 0x");
+      }
+      buffer.protect(at, kPages, kBoth);
+      OK(tuttiWindowBarrier(words.window, nullptr));
+      for (const size_t i : {size_t{0}, kLate / 8, kLarge / 8 - 1}) {
+        EXPECT_TRUE(words.data[i] == 5 || (words.data[i] == 6 && i < at) || (words.data[i] == 0 && at > 0)) << i;
+      }
+      OK(tuttiWindowBarrier(words.window, nullptr));
+    }
+    std::fill_n(buffer.memory, kLarge / 8, 8);
+    OK(tuttiPut(buffer.memory, kLarge, me.next(), 0, words.window, nullptr));
+    OK(tuttiWindowBarrier(words.window, nullptr));
+    EXPECT_EQ(words.data[kLarge / 8 - 1], 8u);
   });
 }
 

@@ -34,9 +34,15 @@ TEST(WritableMemory, EndsAtAPageThatIsNot) {
     EXPECT_FALSE(is_writable(second, page));
     EXPECT_FALSE(is_writable(second + page - 1, 2));
     EXPECT_TRUE(is_writable(second + page, page));
+    EXPECT_TRUE(is_writable(first, 3 * page)) << "only its ends are looked at";
+    EXPECT_FALSE(is_writable_throughout(first + 1, 3 * page - 1));
+    EXPECT_TRUE(is_writable_throughout(first + 1, page - 1));
+    EXPECT_EQ(is_readable_throughout(first + 1, 3 * page - 1), rights == PROT_READ);
+    EXPECT_TRUE(is_readable_throughout(first + 1, page - 1));
   }
   ::munmap(second, page);
   EXPECT_FALSE(is_writable(second, 1));
+  EXPECT_FALSE(is_readable_throughout(first, page + 1));
   ::munmap(memory, 3 * page);
 }
 

@@ -256,17 +256,20 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* The same where no error can be returned, as in a destructor: logs it, at error level, unless a call has returned
  * it. */
 TUTTI_API void tuttiCommRelease(tuttiComm_t comm);
-/* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
- * communicator must still be destroyed. */
+/* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time; if it has
+ * failed before, they keep that code. The communicator must still be destroyed. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 /* The same with tuttiRevoked: for a rank that has heard of a failure, or wants another membership, and takes all ranks
- * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). MPI's name is
- * MPI_Comm_revoke. */
+ * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). Calls that begin
+ * afterwards are tuttiRevoked also where the communicator has failed before, with the text of that failure behind it;
+ * calls that it has ended keep its code. An aborted communicator stays aborted. The process that made the id passes it
+ * on: where that process is the one that has died, the other ranks hear of the death, and not of the revocation. MPI's
+ * name is MPI_Comm_revoke. */
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
  * while it is made or finalized in the background. Does not wait. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);
-/* The text of this communicator's first failure, or "". Valid until the communicator is destroyed. */
+/* Why this communicator has failed, as known when this was first called, or "". Valid until it is destroyed. */
 TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
 
 /* Which ranks have died, or stopped, before they left, as far as this rank knows: what tuttiCommShrink is to exclude

@@ -143,7 +143,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void resolve_all();
   void close();
 
-  /// Records the first failure; false if there was one already. Takes the lock.
+  /// Records the first failure, or a revocation after it, with the first one's text; false if there was one already.
+  /// Takes the lock.
   bool set_failure(Code code, const std::string& text);
   std::vector<std::string> wait_gathered(uint32_t number, Deadline deadline, const ExchangePurpose& purpose);
 

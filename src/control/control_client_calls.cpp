@@ -14,6 +14,9 @@ namespace {
 constexpr double kForTheReasonSeconds = 2;
 constexpr double kLookEvery = 0.02;  // seconds between checks of the stop flag
 
+/// A rank of the program has ended the communicator.
+bool is_deliberate(Code code) { return code == Code::Aborted || code == Code::Revoked; }
+
 Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
 
 }  // namespace
@@ -124,8 +127,10 @@ bool ControlClient::set_failure(Code code, const std::string& text) {
   bool mismatch_is_late = false;
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) return false;
-    failure_ = Failure(code, text);
+    const bool revokes = code == Code::Revoked && failure_ && !is_deliberate(failure_->first);
+    if (failure_ && !revokes) return false;
+    failure_ = Failure(code, revokes ? fmt::format("{}; before that: {}", text, failure_->second) : text);
+    if (revokes) failure_is_known_ = false;
     failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
     mismatch_is_late = leave_returned_ && code == Code::Mismatch;
   }

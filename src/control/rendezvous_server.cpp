@@ -56,7 +56,7 @@ void RendezvousServer::on_frame(Rank from, std::string_view body) {
       return on_exchange(from, unpack<Exchange>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
-      if (failed_) return failure_confirmed(from);
+      if (failure.code == Code::Revoked ? revoked_ : failed_) return failure_confirmed(from, failure.code);
       return fail(failure.code, failure.text, std::move(failure.tickets));
     }
     case Kind::Report:
@@ -147,13 +147,19 @@ void RendezvousServer::relay(Rank from, M message) {
 }
 
 void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint64_t> tickets) {
-  if (failed_ || state_ != State::Running) return;
+  const bool revokes = code == Code::Revoked && !revoked_;
+  if ((failed_ && !revokes) || state_ != State::Running) return;
   failed_ = true;
+  if (revokes) {
+    revoked_ = true;
+    for (RankState& rank : joined_) rank.knows_failure = false;  // not yet of this one
+  }
   send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
 }
 
 /// A rank answers a failure with one, also where it has found another one at the same time.
-void RendezvousServer::failure_confirmed(Rank from) {
+void RendezvousServer::failure_confirmed(Rank from, Code code) {
+  if (revoked_ && code != Code::Revoked) return;  // of the failure before the revocation
   joined_[static_cast<size_t>(from)].knows_failure = true;
   check_failure_is_known();
 }

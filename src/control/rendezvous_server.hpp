@@ -126,7 +126,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
-  void failure_confirmed(Rank from);
+  void failure_confirmed(Rank from, Code code);
   void check_failure_is_known();
   void mark_lost(Rank rank, const std::string& why);
   void record_departure(Rank rank);
@@ -168,7 +168,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   std::atomic<uint64_t> received_{0}, sent_{0};
 
   std::vector<RankState> joined_;
-  bool failed_ = false;
+  bool failed_ = false, revoked_ = false;
   uint32_t exchange_ = 0;  // number of the current or next exchange
   size_t contributions_ = 0;
   std::string divergence_;  // the ranks contribute as part of different calls: which

@@ -12,7 +12,8 @@
 // outputs so far get a pattern), `intact` (fails where an output has not kept it); `window COUNT` (an output of so many
 // i64 becomes this rank's part of a window; `window_null COUNT`: NULL does), and on that `put COUNT PEER`,
 // `put_signal COUNT PEER`, `get COUNT PEER` (of a part that holds zeros: other bytes are an error), `signal PEER`,
-// `wait_signal PEER`, `flush PEER`, `deregister`; `suspend`, `resume`, `sum COUNT` (an all-reduce whose sums are
+// `wait_signal PEER`, `flush PEER`, `deregister`; `revoke`, `until_revoked` (barriers until one is not tuttiPeerFailed,
+// for 10 s at most), `suspend`, `resume`, `sum COUNT` (an all-reduce whose sums are
 // checked), `resources` (its text: fault/resources.hpp's numbers).
 #pragma once
 

@@ -193,6 +193,8 @@ class Player {
     if (name == "resources") return note_resources();
     if (name == "finalize") return tuttiCommFinalize(comm);
     if (name == "abort") return tuttiCommAbort(comm);
+    if (name == "revoke") return tuttiCommRevoke(comm);
+    if (name == "until_revoked") return until_revoked(comm);
     if (name == "start") return tuttiGroupStart();
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
@@ -257,6 +259,12 @@ class Player {
     if (name == "signal") return tuttiSignal(peer, 0, window_, nullptr);
     if (name == "flush") return tuttiFlush(peer, window_, nullptr);
     return tuttiWaitSignal(peer, 0, 1, window_, nullptr);
+  }
+
+  static tuttiResult_t until_revoked(tuttiComm_t comm) {
+    tuttiResult_t result = tuttiPeerFailed;
+    for (const double end = now() + 10; result == tuttiPeerFailed && now() < end;) result = tuttiBarrier(comm, nullptr);
+    return result;
   }
 
   tuttiResult_t repeat(const std::string& line) {

@@ -63,6 +63,40 @@ TEST_P(ShrinkAfterDeath, ThatForgetsTheDeadFailsAtOnce) {
   }
 }
 
+/// Ranks that have heard of the death hear of the revocation too, but where the process that passes it on is dead.
+TEST_P(ShrinkAfterDeath, ARevocationThatFollowsIsToldByAllLaterCalls) {
+  const auto& [transport, victim] = GetParam();
+  constexpr int kRanks = 4, kRevoker = 1;
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30"}, [&, victim = victim](int rank) {
+    return fmt::format("barrier\nrepeat barrier\nwait\n{}\n{}\nshrink {}\nuse 1\nbarrier\ndestroy",
+                       rank == kRevoker ? "revoke" : "use 0", victim == 0 ? "barrier" : "until_revoked", victim);
+  });
+  for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
+  job.child_of(victim).signal(SIGKILL);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != victim) job.await(rank, 1);
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != victim) job.go(rank);
+  }
+  const auto stories = job.finish(60);
+  EXPECT_EQ(job.problem(), "");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == victim) continue;
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const Story& story = stories[static_cast<size_t>(rank)];
+    ASSERT_EQ(story.size(), 10U);
+    EXPECT_EQ(story[2].code, tuttiPeerFailed) << story[2].text;
+    const bool hears = victim != 0 || rank == kRevoker;
+    EXPECT_EQ(story[5].code, hears ? tuttiRevoked : tuttiPeerFailed) << story[5].text;
+    const size_t revoked = story[5].text.find(" revoked the communicator; before that: ");
+    EXPECT_EQ(revoked != std::string::npos, hears) << story[5].text;
+    EXPECT_NE(story[5].text.find(fmt::format("rank {} (", victim), hears ? revoked : 0), std::string::npos)
+        << story[5].text;
+    for (size_t i = 6; i < story.size(); ++i) EXPECT_EQ(story[i].code, tuttiSuccess) << i << ": " << story[i].text;
+  }
+}
+
 // Rank 0 holds the rendezvous server of the communicator.
 INSTANTIATE_TEST_SUITE_P(Of, ShrinkAfterDeath, testing::Combine(testing::Values("shm", "tcp"), testing::Values(0, 2)));
 

@@ -508,7 +508,8 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
 TUTTI_API tuttiResult_t tuttiWindowRegister(tuttiComm_t comm, void* buffer, size_t bytes, tuttiWindow_t* window);
 /* Likewise. It waits until all calls on the window are done. When it returns, with whatever result, no other rank
  * writes to the buffer any more, and the handle is invalid. The exception: a process of the host that is stopped in the
- * middle of a put, where the buffer does not begin and end with a page or overlaps another window; the log says so.
+ * middle of a put, where the buffer does not begin and end with a page or overlaps another window: then the result is
+ * an error, whose text says which rank may still write to which bytes, and so does the log.
  * Deregister windows before their communicator is destroyed. */
 TUTTI_API tuttiResult_t tuttiWindowDeregister(tuttiWindow_t window);
 /* *address: where the loads and stores of this process, or of this rank's GPU if the window lies in memory of GPUs,

@@ -258,7 +258,7 @@ class Communicator {
   void map_host_window(Window& window, const std::vector<std::string>& all, Deadline deadline);
   void map_device_window(Window& window, void* memory, uint64_t bytes, Deadline deadline);
   void deregister_device_window(Window& window, Deadline deadline);
-  void close_window(Window& window);
+  std::string close_window(Window& window);
   void leave_windows();
   void drop_device_windows();
   Status failure_status(Status& found);

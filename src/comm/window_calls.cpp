@@ -86,12 +86,12 @@ rma::Part expose_part(WindowServices& services, const rma::OwnPart& own, uint64_
   return part;
 }
 
-void close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
-  if (part.close(why)) return;
-  log_error(
-      "rank {}: another rank may still write to a window's memory: it is in the middle of a copy, and the system "
-      "refuses new pages, or the memory shares pages with other data or another window",
-      rank);
+/// Why other ranks may still write to the part; empty: they do not.
+std::string close_part(rma::OwnPart& part, rma::Closed why, Rank rank) {
+  if (part.close(why)) return "";
+  std::string open = part.still_written();
+  log_error("rank {}: {}", rank, open);
+  return open;
 }
 
 }  // namespace
@@ -210,8 +210,8 @@ void Communicator::map_device_window(Window& window, void* memory, uint64_t byte
   }
 }
 
-/// When it returns, no other rank writes to this rank's part any more.
-void Communicator::close_window(Window& window) {
+/// When it returns, no other rank writes to this rank's part any more, or the result says which one may.
+std::string Communicator::close_window(Window& window) {
   if (window.device != nullptr) {
     if (!window.device->close(exec::WindowEnd::Deregistered)) {
       log_error(
@@ -220,10 +220,11 @@ void Communicator::close_window(Window& window) {
     }
     window.device.reset();
   }
-  if (window.own == nullptr) return;
+  if (window.own == nullptr) return "";
   if (windows_ != nullptr) windows_->target->withdraw(window.number);
-  close_part(*window.own, rma::Closed::Deregistered, rank());
+  std::string open = close_part(*window.own, rma::Closed::Deregistered, rank());
   window.parts.reset();
+  return open;
 }
 
 /// No rank frees its part before all have let go of it. Another rank's streams may take until `ended` to end its calls.
@@ -250,11 +251,16 @@ void Communicator::deregister_window(Window& window) {
     });
     if (window.own != nullptr) window.own->expect_no_use();
     leave_control_call();
+  } catch (const Error& error) {
+    if (const std::string open = close_window(window); !open.empty()) {
+      throw_error(error.code(), "{}; {}", error.what(), open);
+    }
+    throw;
   } catch (...) {
     close_window(window);
     throw;
   }
-  close_window(window);
+  close_window(window);  // nobody uses it: all ranks have said so
 }
 
 /// The program may free their memory when the communicator has been destroyed. Of memory that peers map, each has a

@@ -135,13 +135,31 @@ Target::Exposed OwnPart::exposed() const {
 
 /// A use that has passed the shut gate goes on in the kernel. (Nobody is busy for long in other ways, but stopped.) A
 /// process that has ended in the middle of a use stays marked as busy, and writes no more.
+bool OwnPart::is_used_by(Rank rank) const {
+  if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) return false;
+  const int process = processes_[static_cast<size_t>(rank)];
+  return gate_ ? link::may_be_in_kernel(process) : process == 0 || !link::is_gone(process);
+}
+
 bool OwnPart::is_in_use() const {
   for (Rank rank = 0; rank < ranks(); ++rank) {
-    if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) continue;
-    const int process = processes_[static_cast<size_t>(rank)];
-    if (gate_ ? link::may_be_in_kernel(process) : process == 0 || !link::is_gone(process)) return true;
+    if (is_used_by(rank)) return true;
   }
   return false;
+}
+
+std::string OwnPart::still_written() const {
+  std::string users;
+  for (Rank rank = 0; rank < ranks(); ++rank) {
+    if (is_used_by(rank)) users += fmt::format("{}rank {}", users.empty() ? "" : ", ", rank);
+  }
+  const std::string which = head_ + tail_ < part_.bytes
+                                ? fmt::format("the first {} and the last {} of the {} bytes", head_, tail_, part_.bytes)
+                                : fmt::format("all {} bytes", part_.bytes);
+  return fmt::format(
+      "{} may still write to {} at {}, since it was stopped in the middle of a copy, and they share pages with other "
+      "data or another window, or the system refuses new pages: do not use them before its process has ended",
+      users, which, static_cast<const void*>(memory_));
 }
 
 bool OwnPart::close(Closed why) {
@@ -158,13 +176,18 @@ bool OwnPart::close(Closed why) {
 bool OwnPart::cut_off() try {
   SharedMemory& shared = SharedMemory::of_this_process();
   const link::SharedRegion region = shared.find(memory_, part_.bytes);
+  head_ = part_.bytes, tail_ = 0;
   if (region.id == 0 || region.pages >= region.pages_end) return false;
   const auto bytes = static_cast<size_t>(region.pages_end - region.pages);
   if (within(region.pages, bytes)) return false;  // new pages would be lost for peers that have another part mapped
   const std::vector<unsigned char> kept(region.pages, region.pages_end);
   if (!shared.renew(region.pages, region.pages_end)) return false;
   std::memcpy(const_cast<unsigned char*>(region.pages), kept.data(), bytes);
-  return bytes >= part_.bytes;
+  const auto* const begin = reinterpret_cast<const unsigned char*>(memory_);
+  const auto* const end = begin + part_.bytes;
+  head_ = static_cast<uint64_t>(region.pages - begin);
+  tail_ = end > region.pages_end ? static_cast<uint64_t>(end - region.pages_end) : 0;
+  return head_ + tail_ == 0;
 } catch (const std::bad_alloc&) {
   return false;
 }

@@ -44,12 +44,15 @@ class OwnPart {
   /// pages of its own from then on, and these have the content of before; else the kernel refuses its later writes.
   /// False if the system cannot do that, or the part shares pages with other data.
   bool close(Closed why = Closed::Deregistered);
+  /// After a close() that was false: who may still write to which of its bytes, in words.
+  std::string still_written() const;
   /// To be called before close() if all ranks have told that they do not use the part any more.
   void expect_no_use() { gate_.reset(); }
 
  private:
   OwnPart(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
   Rank ranks() const { return static_cast<Rank>(processes_.size()); }
+  bool is_used_by(Rank rank) const;
   bool is_in_use() const;
   bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();
@@ -61,6 +64,7 @@ class OwnPart {
   const uint64_t token_;
   std::optional<link::CmaGate> gate_;
   Part part_;
+  uint64_t head_ = 0, tail_ = 0;  // bytes on pages at its ends that were not renewed; all of them, if none was
 };
 
 }  // namespace tutti::rma

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
 #include "link/segment.hpp"
@@ -82,6 +83,26 @@ TEST(OwnPart, KeepsPagesThatOtherDataOrAnotherOpenPartHas) {
   EXPECT_TRUE(whole->close()) << "no other part is open";
   EXPECT_EQ(shared.find(memory, bytes).id, 0u);
   EXPECT_EQ(memory[0], 7);
+  shared.release(memory);
+}
+
+TEST(OwnPart, SaysWhichOfItsBytesAStoppedRankMayStillWrite) {
+  link::SharedMemory& shared = link::SharedMemory::of_this_process();
+  const uint64_t page = link::page_bytes();
+  auto* const memory = static_cast<unsigned char*>(shared.allocate(16 * page));
+  if (shared.find(memory, 16 * page).id == 0) GTEST_SKIP() << "this system has no memory that other processes can map";
+  const auto part = OwnPart::make({"a communicator", 0, 1}, memory + page - 8, 2 * page + 24, {0, 0, 0});
+  const auto word = OwnPart::make({"a communicator", 0, 2}, memory + 8 * page, 8, {0, 0, 0});
+  const Use uses[] = {Use(part->from(2)), Use(word->from(1))};
+  {
+    const std::jthread first([&] { EXPECT_FALSE(part->close()); }), second([&] { EXPECT_FALSE(word->close()); });
+  }
+  EXPECT_EQ(part->still_written().find(fmt::format("rank 2 may still write to the first 8 and the last 16 of the {} "
+                                                   "bytes at {}, since",
+                                                   2 * page + 24, static_cast<void*>(memory + page - 8))),
+            0u)
+      << part->still_written();
+  EXPECT_EQ(word->still_written().find("rank 1 may still write to all 8 bytes at"), 0u) << word->still_written();
   shared.release(memory);
 }
 

@@ -193,6 +193,9 @@ uint64_t Window::compare_swap(uint64_t expected, uint64_t desired, Rank rank, ui
   return remote(rank).compare_swap(expected, desired, offset, limit);
 }
 
-void Window::flush(Rank rank, double limit) { connections_.flush(rank, limit); }
+void Window::flush(Rank rank, double limit) {
+  connections_.flush(rank, limit);
+  fence();
+}
 
 }  // namespace tutti::rma

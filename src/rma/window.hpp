@@ -85,7 +85,7 @@ class Window {
     return use_word(peer, offset, [&](auto word) { word.compare_exchange_strong(before, desired); }) &&
            !was_closed(peer);
   }
-  bool try_flush(Rank peer) const { return is_at_hand(peer); }  // what loads and stores have done is in place
+  bool try_flush(Rank peer) const { return is_at_hand(peer) && fence(); }
 
  private:
   struct Peer {
@@ -109,6 +109,12 @@ class Window {
   void check_word(Rank peer, uint64_t offset) const;
   static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
 
+  /// True: all ranks see what this one has stored before it loads anything that comes after. (Stores alone are seen in
+  /// their order, but loads may overtake them.)
+  static bool fence() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return true;
+  }
   bool is_closed(Rank rank) const { return peers_[rank].line->closed.load(std::memory_order_acquire) != Closed::No; }
   /// What was read before may not be the part's: if this process was stopped in the middle of a use, the owner may have
   /// closed the part, and freed its memory, which peers that have it mapped read as zeros then.

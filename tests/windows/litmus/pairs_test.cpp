@@ -185,6 +185,37 @@ TEST_P(LitmusPair, StoreBuffering) {
   play(stream, GetParam());
 }
 
+// What a rank has flushed is in place when it gets: not both gets may miss. Without the flush they may.
+TEST_P(LitmusPair, StoreBufferingOfPutsAndGets) {
+  for (const bool flushes : {true, false}) {
+    const auto calls = [flushes](Thread& thread, Place written, Place read) {
+      thread.put(1, written);
+      if (flushes) thread.flush(written.rank);
+      thread.get(0, read);
+    };
+    const auto at_the_peer = [calls](Thread& thread, Place mine, Place other) { calls(thread, other, mine); };
+    const std::string name = std::string("put, ") + (flushes ? "flush, " : "") + "get";
+    const Verdict of_both = flushes ? Verdict::Forbidden : Verdict::Weak;
+    play(store_buffering(name, of_both, calls), GetParam());
+    play(store_buffering(name + "; put to the peer", of_both, at_the_peer), GetParam());
+  }
+}
+
+// A flush orders the loads of the program, too.
+TEST_P(LitmusPair, StoreBufferingOfPutsAndLoads) {
+  for (const bool flushes : {true, false}) {
+    const auto calls = [flushes](Thread& thread, Place mine, Place other) {
+      thread.put(1, other);
+      if (flushes) thread.flush(other.rank);
+      thread.reg(0) = thread.word(mine).load(std::memory_order_relaxed);
+    };
+    Litmus test = store_buffering(std::string("put to the peer, ") + (flushes ? "flush, " : "") + "load",
+                                  flushes ? Verdict::Forbidden : Verdict::Weak, calls);
+    test.at_address = true;
+    play(test, GetParam());
+  }
+}
+
 // Atomic operations of the language at addresses take part.
 TEST_P(LitmusPair, StoreBufferingAtAddresses) {
   const auto mixed = [](Thread& thread, Place mine, Place other) {

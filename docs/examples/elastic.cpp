@@ -4,7 +4,7 @@
 //
 // adds up numbers of all ranks in 2000 steps. Kill any rank meanwhile (kill -9): it is started again, and the sum at the
 // end is the same. With --min-ranks 2 in place of --restarts, the others go on without it. After SIGTERM to tutti run,
-// all stop at the same step. With a rank and a step behind the number of steps, that rank kills itself there:
+// or to any rank, all stop at the same step. With a rank and a step behind the number of steps, that rank kills itself there:
 // ./elastic 2000 2 500
 #include <unistd.h>
 
@@ -34,6 +34,9 @@ void agree(tutti::Communicator& world, State& state) {
   world.broadcast(state.sums, owner);
 }
 
+/// A launcher that knows nothing of Tutti may tell each rank, or one of them, that the job ends (docs/elastic.md).
+void on_sigterm(int) { tutti::Communicator::set_job_end(30); }
+
 enum class Next { Step, Stop, Gather };
 
 /// Ranks hear of the launcher's notices at slightly different times, so what to do next is agreed upon in the same
@@ -47,6 +50,12 @@ Next make_step(tutti::Communicator& world, State& state) {
   for (size_t i = 0; i < state.sums.size(); ++i) state.sums[i] += sums[i + 2];
   ++state.step;
   return sums[0] > 0 ? Next::Stop : sums[1] > 0 ? Next::Gather : Next::Step;
+}
+
+/// A process is gone; or one is started again, and takes longer than TUTTI_TIMEOUT, since it failed several times at
+/// its start and the launcher pauses.
+bool is_worth_another_try(const tutti::Error& error) {
+  return error.code() == tutti::Code::PeerFailed || error.code() == tutti::Code::Timeout;
 }
 
 /// True: the work is done.
@@ -79,13 +88,14 @@ int main(int argc, char** argv) {
   const int64_t steps = argc > 1 ? std::atoll(argv[1]) : 2000;
   const int victim = argc > 3 ? std::atoi(argv[2]) : -1;
   const int64_t last_step = argc > 3 ? std::atoll(argv[3]) : -1;
+  std::signal(SIGTERM, on_sigterm);
   State state;
   for (int failures = 0; failures < 100;) {
     try {
       if (work(state, steps, victim, last_step)) return 0;
     } catch (const tutti::Error& error) {
       std::fprintf(stderr, "step %lld: %s\n", static_cast<long long>(state.step), error.what());
-      if (error.code() != tutti::Code::PeerFailed) return 1;
+      if (!is_worth_another_try(error)) return 1;
       ++failures;
     }
   }

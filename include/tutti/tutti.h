@@ -188,9 +188,14 @@ typedef struct {
   unsigned generation; /* of the communicator that tuttiCommInitEnv has made last, from 1; 0: no such launcher */
   int newcomer;        /* 1: this process has come after the first generation, and knows nothing of the work yet */
   unsigned waiting;    /* processes that wait for the next tuttiCommInitEnv of all */
-  double ends_in;      /* seconds until the job is to end, since its launcher has got SIGTERM; negative: it goes on */
+  double ends_in;      /* seconds until the job is to end, since its launcher has got SIGTERM, or tuttiSetJobEnd has
+                        * told; negative: it goes on */
 } tuttiJobState_t;
 TUTTI_API tuttiResult_t tuttiGetJobState(tuttiJobState_t* state);
+/* From now on tuttiGetJobState tells this process that the job ends in `seconds`, unless its launcher says sooner: for
+ * a handler of the program's own SIGTERM, under a launcher that passes this on to its processes. Async-signal-safe. A
+ * negative number takes it back. The other ranks do not hear of it: agree on it in a collective. */
+TUTTI_API void tuttiSetJobEnd(double seconds);
 /* All `ranks` ranks in this process: comms[i] is rank i, for one thread each, or for one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 /* A communicator of the ranks that pass the same `colour`, ordered by `key`, then by rank. Every rank of `comm`

@@ -61,6 +61,8 @@ class Communicator {
     check(tuttiGetJobState(&state));
     return state;
   }
+  /// The job ends in `seconds`, as a signal handler of this process has heard; see tuttiSetJobEnd.
+  static void set_job_end(double seconds) noexcept { tuttiSetJobEnd(seconds); }
   /// All `ranks` ranks in this process, [i] being rank i, for one thread each, or for one thread in groups.
   static std::vector<Communicator> all_local(int ranks) {
     const auto handles = std::make_shared<std::vector<tuttiComm_t>>(static_cast<size_t>(std::max(ranks, 1)));

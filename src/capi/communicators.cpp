@@ -73,6 +73,8 @@ tuttiResult_t tuttiGetJobState(tuttiJobState_t* state) {
   });
 }
 
+void tuttiSetJobEnd(double seconds) { comm::set_job_end(seconds); }
+
 namespace {
 
 /// Ranks of the communicator that a call names. Throws Error(InvalidArgument | InvalidUsage).

@@ -1,6 +1,9 @@
 #include "comm/join.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <optional>
 
 #include "base/env.hpp"
@@ -46,6 +49,15 @@ std::shared_ptr<Communicator> join_generation(control::JobMember& member, Deadli
   return Communicator::join(place.id, place.ranks, place.rank, std::move(options));
 }
 
+// What set_job_end() has told: a signal handler may store it at any moment, so it is one word, and no lock is needed.
+constexpr int64_t kGoesOn = -1;
+constinit std::atomic<int64_t> own_end{kGoesOn};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+int64_t now() {  // nanoseconds
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> join_from_environment() {
@@ -61,7 +73,18 @@ std::shared_ptr<Communicator> join_from_environment() {
 
 JobState job_state() {
   auto* const member = control::JobMember::existing();
-  return member == nullptr ? JobState{} : member->state();
+  JobState state = member == nullptr ? JobState{} : member->state();
+  if (const int64_t end = own_end.load(std::memory_order_relaxed); end != kGoesOn) {
+    const double left = std::max(0.0, static_cast<double>(end - now()) * 1e-9);
+    state.ends_in = std::min(left, state.ends_in.value_or(left));
+  }
+  return state;
+}
+
+void set_job_end(double seconds) noexcept {
+  constexpr double kMost = 1e9;  // seconds: 30 years
+  own_end.store(seconds >= 0 ? now() + static_cast<int64_t>(std::min(seconds, kMost) * 1e9) : kGoesOn,
+                std::memory_order_relaxed);
 }
 
 }  // namespace tutti::comm

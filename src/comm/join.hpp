@@ -22,7 +22,10 @@ std::shared_ptr<Communicator> join_from_environment();
 
 using control::JobState;
 
-/// Of this process, where its launcher has a job server; else all zeros.
+/// Of this process, where its launcher has a job server; else all zeros, and the end that set_job_end() has told.
 JobState job_state();
+/// The job ends in so many seconds; negative, or no number: it goes on, as far as this process knows by itself. May be
+/// called in a signal handler.
+void set_job_end(double seconds) noexcept;
 
 }  // namespace tutti::comm

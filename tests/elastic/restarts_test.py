@@ -133,6 +133,15 @@ class Restarts(unittest.TestCase):
         self.assertEqual(status, 0, errors)
         self.assertEqual(last_line(out), "[0] 3 ranks, generation 2, 1000 steps, sum 6000\n")
 
+    def test_a_rank_that_fails_again_and_again_at_its_start_is_waited_for(self):
+        # The launcher pauses for 0.5, 1, 2 and 4 s, and the other ranks' waits end by their time-out meanwhile.
+        often = f"case $TUTTI_RESTART in [1234]) exit 3;; esac; exec {PROGRAM} 1000 1 300"
+        status, out, errors = run("-n", "3", "--restarts", "6", "--", "sh", "-c", often,
+                                  env={"TUTTI_TIMEOUT": "2", "TUTTI_INIT_TIMEOUT": "2"})
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(last_line(out), r"\[0\] 3 ranks, generation \d+, 1000 steps, sum 6000\n")
+        self.assertIn("waits to make a communicator", errors)
+
     def test_a_rank_that_works_on_alone_is_left_alone(self):
         alone = f"{PROGRAM} 200; sleep 3; echo done"
         status, out, errors = run("-n", "2", "--restarts", "1", "--", "sh", "-c", alone, env={"TUTTI_HEARTBEAT_TIMEOUT": "1"})
@@ -184,6 +193,16 @@ class Notice(unittest.TestCase):
         self.assertEqual(job.returncode, 0, errors)
         self.assertIn("SIGTERM: the ranks have 30 s to end by themselves", errors)
         steps, total = re.search(r"(\d+) steps, sum (\d+)", out).groups()
+        self.assertEqual(int(total), 6 * int(steps))
+
+    def test_one_rank_that_gets_it_stops_all(self):
+        job = start("-n", "3", "--restarts", "1", "-v", "--", PROGRAM, MANY)
+        pids = ranks_of(job, 3)
+        await_generation(job, 1)
+        os.kill(pids[2], signal.SIGTERM)
+        out, errors = job.communicate(timeout=LIMIT)
+        self.assertEqual(job.returncode, 0, errors)
+        steps, total = re.search(r"3 ranks, generation 1, (\d+) steps, sum (\d+)", out).groups()
         self.assertEqual(int(total), 6 * int(steps))
 
     def test_ranks_that_do_not_listen_are_ended(self):

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <span>
@@ -18,13 +17,10 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::atomic<bool> terminated{false};  // SIGTERM has come
-static_assert(std::atomic<bool>::is_always_lock_free);
-
 /// A process is ended by the second one.
 void notice_sigterm() {
   std::signal(SIGTERM, [](int) {
-    terminated.store(true, std::memory_order_relaxed);
+    Communicator::set_job_end(0);
     std::signal(SIGTERM, SIG_DFL);
   });
 }
@@ -90,7 +86,7 @@ TrainRun::Due TrainRun::due(Communicator& comm, const train::Trainer& trainer) {
   const bool at_interval = flags_.save_every > 0 && done % flags_.save_every == 0;
   if (!elastic_ && flags_.save.empty()) return {};
   const tuttiJobState_t job = Communicator::job_state();
-  Due own{.notice = job.ends_in >= 0 || terminated.load(std::memory_order_relaxed) ? 1 : 0};
+  Due own{.notice = job.ends_in >= 0 ? 1 : 0};
   if (comm.rank() == 0) {
     own.gather = job.waiting > 0 ? 1 : 0;
     own.snapshot = elastic_ && seconds_now() >= snapshot_at_ ? 1 : 0;

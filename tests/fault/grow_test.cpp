@@ -169,6 +169,74 @@ TEST(Grow, RefusesNewcomersThatDoNotFitAndGoesOn) {
   });
 }
 
+TEST(Grow, OfTwoNewcomersForOnePlaceAdmitsOne) {
+  with_ranks(2, [](int rank, tuttiComm_t comm) {
+    grow_and_leave(comm, rank, {}, 3, 0, [&](const tuttiUniqueId& id) {
+      std::atomic<int> joined{0};
+      const auto join = [&] {
+        tuttiComm_t made = nullptr;
+        const tuttiResult_t result = tuttiCommInitRank(&made, 3, id, 2);
+        if (result != tuttiSuccess) {
+          EXPECT_EQ(result, tuttiInvalidArgument) << tuttiGetLastError();
+          EXPECT_NE(std::string(tuttiGetLastError()).find("rank 2"), std::string::npos) << tuttiGetLastError();
+          return;
+        }
+        ++joined;
+        expect_usable(made);
+        EXPECT_EQ(tuttiCommDestroy(made), tuttiSuccess) << tuttiGetLastError();
+      };
+      std::thread other(join);
+      join();
+      other.join();
+      EXPECT_EQ(joined, 1);
+    });
+    expect_usable(comm);
+  });
+}
+
+/// A receive on a stream, whose message comes when the grow has ended.
+TEST(Grow, WorksDuringACallOfTheSameCommunicator) {
+  with_ranks(2, [](int rank, tuttiComm_t comm) {
+    tuttiStream_t stream = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+    int value = 0;
+    if (rank == 0) {
+      EXPECT_EQ(tuttiRecv(&value, 1, tuttiInt32, 1, comm, stream), tuttiSuccess);
+    }
+    grow_and_leave(comm, rank, {}, 3, 0, [](const tuttiUniqueId& id) { join_and_leave(id, 2, 3); });
+    EXPECT_EQ(value, 0) << "nothing was sent yet";
+    meet();
+    if (rank == 1) {
+      value = 7;
+      EXPECT_EQ(tuttiSend(&value, 1, tuttiInt32, 0, comm, nullptr), tuttiSuccess) << tuttiGetLastError();
+    }
+    EXPECT_EQ(tuttiStreamSynchronize(stream), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(value, 7);
+    EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+    expect_usable(comm);
+  });
+}
+
+/// Two threads of each rank: one excludes rank 2, the other adds a rank.
+TEST(Grow, AndAShrinkOfTheSameCommunicatorDoNotDisturbEachOther) {
+  with_ranks(3, [](int rank, tuttiComm_t comm) {
+    std::thread shrinks;
+    if (rank < 2) {
+      shrinks = std::thread([&] {
+        const int excluded = 2;
+        tuttiComm_t shrunk = nullptr;
+        ASSERT_EQ(tuttiCommShrink(comm, &excluded, 1, &shrunk), tuttiSuccess) << tuttiGetLastError();
+        expect_place(shrunk, rank, 2);
+        expect_usable(shrunk);
+        EXPECT_EQ(tuttiCommDestroy(shrunk), tuttiSuccess) << tuttiGetLastError();
+      });
+    }
+    grow_and_leave(comm, rank, {}, 4, 0, [](const tuttiUniqueId& id) { join_and_leave(id, 3, 4); });
+    if (shrinks.joinable()) shrinks.join();
+    expect_usable(comm);
+  });
+}
+
 /// Nobody joins, so without an end both ranks would wait for TUTTI_INIT_TIMEOUT.
 TEST(Grow, EndsWithAnAbortOfARankThatIsInIt) {
   for (const bool after_a_failure : {false, true}) {
@@ -198,6 +266,26 @@ TEST(Grow, EndsWithAnAbortOfARankThatIsInIt) {
         },
         after_a_failure ? tuttiRevoked : tuttiAborted);
   }
+}
+
+TEST(Grow, OfOneRankWhereTheOtherShrinksTimesOut) {
+  const test::ScopedEnv env("TUTTI_INIT_TIMEOUT", "2");
+  with_ranks(3, [](int rank, tuttiComm_t comm) {
+    tuttiComm_t made = nullptr;
+    const int excluded = 2;
+    if (rank == 0) {
+      EXPECT_EQ(tuttiCommGrow(comm, nullptr, 0, 4, &made), tuttiTimeout);
+    } else if (rank == 1) {
+      EXPECT_EQ(tuttiCommShrink(comm, &excluded, 1, &made), tuttiTimeout);
+    }
+    if (rank < 2) {
+      EXPECT_NE(std::string(tuttiGetLastError()).find(rank == 0 ? "grow() to 4 ranks" : "shrink() without rank 2"),
+                std::string::npos)
+          << tuttiGetLastError();
+    }
+    EXPECT_EQ(made, nullptr);
+    expect_usable(comm);
+  });
 }
 
 TEST(Grow, ThatRanksDoNotAgreeOnTimesOutOnEachOfThem) {

@@ -221,6 +221,29 @@ TEST(RendezvousServer, ARefusedClaimantThatDiesTakesNoOtherWithdrawalWithIt) {
   EXPECT_EQ(next<Refused>(waits).text, "rank 0 has no memory");
 }
 
+/// (Of two processes, and of another version: each is refused with its reason, and the one that fits is admitted.)
+TEST(RendezvousServer, ACommunicatorThatGrowsAdmitsOneNewcomerForAPlaceAndNoOtherVersion) {
+  const Register stays = registration(2, 0);
+  ControlThread& control = ControlThread::get();
+  const UniqueId growing = id_of(control.local_member(), random_key());
+  open_server(control, growing.key, Places{.ranks = 2, .kept = {{0, stays.me}}});
+  const Fd first = connect(growing), second = connect(growing);
+  Register other = registration(2, 1);
+  other.version = "0.0.1";
+  EXPECT_TRUE(contains(refusal(growing, pack(other)), "runs Tutti 0.0.1, the process that made the unique id runs"));
+  send_all(second.get(), pack(registration(2, 1)), wait_limit());
+  next<Welcome>(second);
+  Register late = registration(2, 1);
+  late.me.process = 2;
+  late.me.nonce += 2;
+  const std::string taken = refusal(growing, pack(late));
+  EXPECT_TRUE(contains(taken, "rank 1") && contains(taken, "process 1")) << taken;
+  send_all(first.get(), pack(stays), wait_limit());
+  const auto table = next<Table>(second);
+  ASSERT_EQ(table.members.size(), 2u);
+  EXPECT_EQ(table.members[1].process, 1);
+}
+
 /// A claimant that is refused and withdraws, as all do that live, disturbs nobody.
 TEST(RendezvousServer, ARefusedClaimantsOwnWithdrawalIsIgnored) {
   const Register stays = registration(2, 0);

@@ -13,6 +13,7 @@ import unittest
 
 TUTTI = sys.argv[1]
 LIMIT = 120  # seconds until a hanging test fails
+WORKS_FOR = 7.5  # seconds before a rank is killed: copies are made every two seconds
 SMALL = ["--layers", "2", "--width", "32", "--length", "32", "--batch", "12"]
 
 
@@ -77,6 +78,35 @@ class Training(unittest.TestCase):
                 self.assertTrue(step, errors)
                 self.assertGreater(int(step[1]), 0)
                 self.expect_the_curve_of_one_run(400)
+
+    def watch(self, seconds):
+        """When each step came into the log, for so long from the first one on."""
+        reached, end = {}, time.monotonic() + LIMIT
+        while not reached or time.monotonic() < reached[min(reached)] + seconds:
+            self.assertLess(time.monotonic(), end, "no steps")
+            for step in losses(self.log) if os.path.exists(self.log) else ():
+                reached.setdefault(step, time.monotonic())
+            time.sleep(0.02)
+        return reached
+
+    def test_five_seconds_of_work_are_lost_at_most(self):
+        """With the interval between copies that tutti train has by itself."""
+        job = self.start("-n", "4", "--zero", "3", "--steps", "1000000", "--restarts", "1")
+        reached = self.watch(WORKS_FOR)
+        os.kill(ranks_of(job)[2], signal.SIGKILL)
+        killed = time.monotonic()
+        for line in job.stderr:
+            if match := re.search(r"generation 2 of 4 ranks goes on after step (\d+), from copies in memory", line):
+                break
+        else:
+            self.fail("it did not go on")
+        kept = int(match[1])
+        lost = killed - reached.get(kept + 1, killed)
+        print(f"{max(reached)} steps in {WORKS_FOR} s, on after step {kept}: {lost:.1f} s of work are done again")
+        self.assertLessEqual(lost, 5)
+        self.assertGreater(kept, 0)
+        job.send_signal(signal.SIGTERM)
+        self.end(job)
 
     def test_the_others_go_on(self):
         job = self.start("-n", "4", "--zero", "2", "--steps", "400", "--min-ranks", "3", "--snapshot-every", "0")

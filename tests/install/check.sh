@@ -95,6 +95,19 @@ if [[ -x $prefix/bin/tutti ]]; then
   done
 fi
 
+# What docs/windows.md and docs/elastic.md say to type in the repository, word for word.
+if [[ -x $build/tools/tutti ]]; then
+  mkdir -p "$work/repository/build"
+  ln -s "$here/../../docs" "$here/../../include" "$work/repository"
+  ln -s "$build" "$work/repository/build/release"
+  typed=$(sed -n '/^c++ /,/^```$/p' "$here/../../docs/windows.md" "$here/../../docs/elastic.md" | grep -v '^```')
+  (cd "$work/repository" && LD_LIBRARY_PATH='' bash -euc "$typed") >"$work/out" 2>"$work/errors" ||
+    { cat "$work/out" "$work/errors" >&2 && exit 1; }
+  for line in "letters: 12" "4 ranks, generation 2, 500 steps, sum 5000" "step 5: 3 ranks, sum 4"; do
+    grep -q "$line$" "$work/out" || { cat "$work/out" "$work/errors" >&2 && exit 1; }
+  done
+fi
+
 # What docs/programs.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
 mkdir "$work/own_prefix"
 cp "$here/c/sum.c" "$work/own_prefix"

@@ -32,16 +32,11 @@ double farthest_of(const topo::PathFinder& finder, const RankNodes& places) {
 }  // namespace
 
 Pairs::Pairs(const topo::Graph& graph, RankNodes places)
-    : graph_(graph), places_(std::move(places)), finder_(graph), farthest_us_(0) {
+    : graph_(graph), places_(std::move(places)), finder_(graph), between_(graph), farthest_us_(0) {
   for (size_t i = 0; i < places_.nodes.size(); ++i) {
     const auto host = static_cast<size_t>(places_.hosts[i]);
     if (host_nodes_.size() <= host) host_nodes_.resize(host + 1, topo::kNoNode);
     host_nodes_[host] = graph.host_of(places_.nodes[i]);
-  }
-  for (const Figure& figure : graph.figures) {
-    if (figure.between == Figure::Between::Hosts && figure.a != topo::kNoNode) {
-      between_.emplace(std::minmax(figure.a, figure.b), &figure);
-    }
   }
   if (is_job(graph)) farthest_us_ = farthest_of(finder_, places_);
 }
@@ -62,8 +57,8 @@ const Figure* Pairs::figure(Rank a, Rank b, topo::PathKind kind) const {
   }
   if (between != Figure::Between::Hosts) return general;
   const NodeId one = host_nodes_[static_cast<size_t>(host(a))], other = host_nodes_[static_cast<size_t>(host(b))];
-  const auto own = between_.find(std::minmax(one, other));
-  return own == between_.end() ? general : own->second;
+  const Figure* const own = between_.of(one, other);
+  return own == nullptr ? general : own;
 }
 
 std::vector<PairCost> Pairs::from(Rank rank, const std::vector<Rank>& to) const {

@@ -10,6 +10,7 @@
 #include "link/cost.hpp"
 #include "select/places.hpp"
 #include "topo/graph.hpp"
+#include "topo/host_figures.hpp"
 #include "topo/paths.hpp"
 
 namespace tutti::select {
@@ -44,9 +45,8 @@ class Pairs {
   const topo::Graph& graph_;
   const RankNodes places_;
   const topo::PathFinder finder_;
-  using TwoHosts = std::pair<topo::NodeId, topo::NodeId>;  // the lower first
-  std::vector<topo::NodeId> host_nodes_;                   // by number of the host
-  std::map<TwoHosts, const topo::Figure*> between_;
+  const topo::HostFigures between_;
+  std::vector<topo::NodeId> host_nodes_;              // by number of the host
   double farthest_us_ = 0;                            // of paths between two ranks of a host
   mutable std::vector<std::vector<PairCost>> known_;  // by sender and receiver, of few ranks
 };

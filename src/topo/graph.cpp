@@ -177,6 +177,11 @@ uint64_t hash_of(const Graph& graph) {
     hash.add(link.a).add(link.b).add(static_cast<uint64_t>(link.kind)).add(link.width);
     hash.add(std::bit_cast<uint64_t>(link.gbps)).add(std::bit_cast<uint64_t>(link.us));
   }
+  for (const Figure& figure : graph.figures) {
+    if (figure.a == kNoNode) continue;  // of the library between any two, which may be calibrated anew
+    hash.add(figure.a).add(figure.b);
+    hash.add(std::bit_cast<uint64_t>(figure.gbps)).add(std::bit_cast<uint64_t>(figure.us));
+  }
   return hash.value();
 }
 

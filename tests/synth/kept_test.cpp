@@ -148,6 +148,21 @@ TEST(Synthesised, TheKeyIsOfWhatTimesDependOn) {
   EXPECT_NE(synthesis_key(graph, gpus), key);
 }
 
+/// Cables between hosts, of which only a job's figures tell; what any two hosts have may be calibrated anew.
+TEST(Synthesised, TheKeyIsOfWhatIsKnownOfTwoHosts) {
+  using topo::Figure;
+  topo::Graph graph = topo::cluster(test::sample("nccl-pcie-2-sockets.xml"), 2);
+  const std::vector<topo::NodeId> gpus = graph.all(topo::NodeKind::Gpu), hosts = graph.all(topo::NodeKind::Host);
+  const uint64_t without = synthesis_key(graph, gpus);
+  graph.figures = {{.between = Figure::Between::Hosts, .us = 9, .gbps = 3}};
+  EXPECT_EQ(synthesis_key(graph, gpus), without);
+  graph.figures.push_back({.between = Figure::Between::Hosts, .a = hosts[0], .b = hosts[1], .us = 9, .gbps = 3});
+  const uint64_t with = synthesis_key(graph, gpus);
+  EXPECT_NE(with, without);
+  graph.figures.back().gbps = 1;
+  EXPECT_NE(synthesis_key(graph, gpus), with);
+}
+
 TEST_F(Kept, PlansForTheseRanksAreFound) {
   EXPECT_EQ(found(), nullptr);
   const SynthesisedText made =

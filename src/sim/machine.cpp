@@ -1,8 +1,10 @@
 #include "sim/machine.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/format.hpp"
+#include "topo/host_figures.hpp"
 #include "topo/link_figures.hpp"
 
 namespace tutti::sim {
@@ -40,9 +42,11 @@ Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts&
       throw_error(Code::InvalidArgument, "some ranks are on GPUs and others on cores; a simulation has one kind");
     }
     core_.push_back(cores.emplace(node, static_cast<uint32_t>(cores.size())).first->second);
+    host_nodes_.push_back(graph.host_of(node));
   }
   cores_ = static_cast<uint32_t>(cores.size());
   add_links(graph);
+  add_pairs(graph);
   if (!gpus_) add_memories(graph);
   const size_t first = resources_.size();
   if (!gpus_) resources_.resize(first + cores_);
@@ -71,6 +75,21 @@ void Machine::add_links(const Graph& graph) {
     const std::string a = label(graph, link.a), b = label(graph, link.b);
     resources_.push_back({fmt::format("{}{} > {}", where, a, b), link.gbps * 1e9});
     resources_.push_back({fmt::format("{}{} > {}", where, b, a), link.gbps * 1e9});
+  }
+}
+
+/// What a job knows of two hosts: all messages between them share it, beside the links on their way.
+void Machine::add_pairs(const Graph& graph) {
+  const topo::HostFigures figures(graph);
+  if (figures.empty()) return;
+  const std::set<NodeId> hosts(host_nodes_.begin(), host_nodes_.end());
+  for (const NodeId from : hosts) {
+    for (const NodeId to : hosts) {
+      const topo::Figure* const figure = from == to ? nullptr : figures.of(from, to);
+      if (figure == nullptr || figure->gbps <= 0) continue;
+      pairs_[{from, to}] = static_cast<uint32_t>(resources_.size());
+      resources_.push_back({fmt::format("{} > {}", label(graph, from), label(graph, to)), figure->gbps * 1e9});
+    }
   }
 }
 
@@ -189,6 +208,10 @@ Route Machine::between(Rank from, Rank to) {
   for (const Route& next : {across(host(from), host(to)), down}) {
     route.resources.insert(route.resources.end(), next.resources.begin(), next.resources.end());
     route.seconds += next.seconds;
+  }
+  const auto node = [&](Rank rank) { return host_nodes_[static_cast<size_t>(rank)]; };
+  if (const auto pair = pairs_.find({node(from), node(to)}); pair != pairs_.end()) {
+    route.resources.push_back(pair->second);
   }
   route.network = true;
   return route;

@@ -251,7 +251,8 @@ std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root) {
 
 Bound bound_of(const Network& network, Collective collective, Rank root) {
   const std::vector<int64_t> weights = weights_of(collective, network.ranks, root);
-  Bound bound{.cut = {}, .buffer = has_root(collective) ? 1 : network.ranks, .exact = true, .unit = network.unit};
+  Bound bound{
+      .cut = {}, .buffer = has_root(collective) ? 1 : network.ranks, .exact = network.exact, .unit = network.unit};
   if (network.ranks == 1) return bound;
   switch (collective) {
     case Collective::AllGather:
@@ -265,7 +266,7 @@ Bound bound_of(const Network& network, Collective collective, Rank root) {
     case Collective::AllReduce:
       bound.cut = all_reduce_cut(network);
       bound.buffer = 1;
-      bound.exact = is_met(bound.cut, network);
+      bound.exact = network.exact && is_met(bound.cut, network);
       break;
     case Collective::AllToAll:
       bound.cut = AllToAllCut(network).find();

@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/format.hpp"
+#include "topo/host_figures.hpp"
 #include "topo/paths.hpp"
 
 namespace tutti::synth {
@@ -37,12 +39,15 @@ void check_nodes(const Graph& graph, std::span<const NodeId> nodes, Sharing shar
   }
 }
 
-/// Of a link, in kB/s.
-Capacity capacity_of(const Graph& graph, const Link& link) {
-  if (link.gbps >= kMinGbps && link.gbps <= kMaxGbps) return std::llround(link.gbps * 1e6);
-  throw_error(Code::InvalidArgument, "the link {} – {} has {} GB/s; from {} to {} are possible", label(graph, link.a),
-              label(graph, link.b), link.gbps, kMinGbps, kMaxGbps);
+constexpr double kNarrower = 0.98;  // of its hosts' ports: a cable that is not so is left out
+
+/// Of what joins two nodes, in kB/s.
+Capacity capacity_of(const Graph& graph, NodeId a, NodeId b, double gbps) {
+  if (gbps >= kMinGbps && gbps <= kMaxGbps) return std::llround(gbps * 1e6);
+  throw_error(Code::InvalidArgument, "the link {} – {} has {} GB/s; from {} to {} are possible", label(graph, a),
+              label(graph, b), gbps, kMinGbps, kMaxGbps);
 }
+Capacity capacity_of(const Graph& graph, const Link& link) { return capacity_of(graph, link.a, link.b, link.gbps); }
 
 /// Finds the links that messages use, and numbers what they join.
 class Builder {
@@ -59,13 +64,14 @@ class Builder {
     }
     std::map<NodeId, uint32_t> numbers;
     for (const NodeId node : nodes) {
-      network_.hosts.push_back(
-          numbers.emplace(graph.host_of(node), static_cast<uint32_t>(numbers.size())).first->second);
+      const auto [at, is_new] = numbers.emplace(graph.host_of(node), static_cast<uint32_t>(numbers.size()));
+      network_.hosts.push_back(at->second);
+      if (is_new) hosts_.push_back({.node = at->first});
     }
   }
 
   Network build() {
-    const bool several = *std::max_element(network_.hosts.begin(), network_.hosts.end()) > 0;
+    const bool several = hosts_.size() > 1;
     for (size_t rank = 0; rank < nodes_.size(); ++rank) {
       take_inside(rank);
       if (several) take_outside(rank);
@@ -74,9 +80,17 @@ class Builder {
       const Link& link = graph_.links[i];
       if (is_fabric(link.a) && is_fabric(link.b)) used_.insert(i);
     }
+    if (several) find_cables();
     add_arcs();
     network_.nodes.resize(network_.vertices);
     for (const auto& [node, vertex] : numbers_) network_.nodes[vertex] = node;
+    for (const auto& [host, gate] : network_.gates) network_.nodes[gate] = hosts_[host].fabric;
+    network_.places.assign(network_.vertices, kNoHost);
+    for (Vertex v = 0; v < network_.vertices; ++v) {
+      for (uint32_t host = 0; host < hosts_.size() && !is_fabric(network_.nodes[v]); ++host) {
+        if (graph_.host_of(network_.nodes[v]) == hosts_[host].node) network_.places[v] = host;
+      }
+    }
     return std::move(network_);
   }
 
@@ -127,7 +141,10 @@ class Builder {
       if (is_fabric(link.a) && !is_fabric(link.b) && graph_.host_of(link.b) == host) fabrics.insert(link.a);
     }
     for (const NodeId fabric : fabrics) {
-      network_.outside[rank] = take(nodes_[rank], finder_.between(nodes_[rank], fabric));
+      const topo::Path path = finder_.between(nodes_[rank], fabric);
+      hosts_[network_.hosts[rank]].fabric = fabric;
+      hosts_[network_.hosts[rank]].narrowest = std::max(hosts_[network_.hosts[rank]].narrowest, path.gbps);
+      network_.outside[rank] = take(nodes_[rank], path);
       if (shares_[rank]) network_.outside[rank].insert(network_.outside[rank].begin(), vertex(nodes_[rank]));
       network_.outside[rank].push_back(vertex(fabric));
     }
@@ -146,16 +163,84 @@ class Builder {
     return way;
   }
 
+  /// The number of the host that a NIC's port is of; none: another link.
+  std::optional<uint32_t> host_of_port(const Link& link) const {
+    if (is_fabric(link.a) == is_fabric(link.b)) return {};
+    const NodeId node = graph_.host_of(is_fabric(link.a) ? link.b : link.a);
+    for (uint32_t host = 0; host < hosts_.size(); ++host) {
+      if (hosts_[host].node == node) return host;
+    }
+    return {};
+  }
+
+  /// Pairs of hosts that reach less than the ports that their ranks use.
+  void find_cables() {
+    const topo::HostFigures figures(graph_);
+    if (figures.empty()) return;
+    for (const uint32_t i : used_) {
+      if (const auto host = host_of_port(graph_.links[i])) hosts_[*host].port += capacity_of(graph_, graph_.links[i]);
+    }
+    for (uint32_t a = 0; a < hosts_.size(); ++a) {
+      for (uint32_t b = a + 1; b < hosts_.size(); ++b) {
+        Host &one = hosts_[a], &other = hosts_[b];
+        const topo::Figure* const figure = figures.of(one.node, other.node);
+        if (figure == nullptr || figure->gbps <= 0 || one.fabric != other.fabric) continue;
+        const Capacity rate = capacity_of(graph_, one.node, other.node, figure->gbps);
+        if (static_cast<double>(rate) > kNarrower * static_cast<double>(std::min(one.port, other.port))) continue;
+        cables_[{a, b}] = cables_[{b, a}] = rate;
+        network_.cables.insert({{a, b}, {b, a}});
+      }
+    }
+    for (uint32_t host = 0; host < hosts_.size(); ++host) add_gate(host);
+  }
+
+  void add_gate(uint32_t host) {
+    size_t peers = 0;
+    Capacity of_cables = 0;
+    for (const auto& [ends, rate] : cables_) {
+      if (ends.first == host) of_cables += rate, ++peers;
+    }
+    if (peers == 0) return;
+    const Vertex gate = network_.gates[host] = network_.vertices++;
+    const bool to_all = peers + 1 == hosts_.size();
+    for (size_t rank = 0; rank < nodes_.size(); ++rank) {
+      if (network_.hosts[rank] != host) continue;
+      std::vector<Vertex>& out = network_.outside[rank];
+      out.insert(out.end() - 1, gate);
+      if (to_all) out.pop_back();
+    }
+    const bool relays = hosts_[host].narrowest * 1e6 >= static_cast<double>(of_cables);
+    network_.exact = network_.exact && to_all && relays;
+  }
+
+  /// Where a NIC's port leads.
+  Vertex behind(const Link& link, NodeId end) {
+    const auto host = is_fabric(end) ? host_of_port(link) : std::nullopt;
+    return host && network_.gates.contains(*host) ? network_.gates[*host] : vertex(end);
+  }
+
   void add_arcs() {
     std::map<std::pair<Vertex, Vertex>, Arc> arcs;  // links between the same two nodes are one
     Capacity divisor = 0;
     for (const uint32_t i : used_) {
       const Link& link = graph_.links[i];
-      const Vertex a = vertex(link.a), b = vertex(link.b);
+      const Vertex a = behind(link, link.a), b = behind(link, link.b);
       for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
         Arc& arc = arcs[{from, to}];
         const bool is_new = arc.capacity == 0;
         arc = {from, to, arc.capacity + capacity_of(graph_, link), is_new ? link.us : std::min(arc.us, link.us)};
+      }
+    }
+    for (const auto& [ends, rate] : cables_) {
+      const Vertex from = network_.gates[ends.first], to = network_.gates[ends.second];
+      arcs[{from, to}] = {from, to, rate, 0};
+    }
+    for (size_t rank = 0; rank < nodes_.size(); ++rank) {
+      const std::vector<Vertex>& out = network_.outside[rank];
+      const uint32_t host = network_.hosts[rank];
+      if (!network_.gates.contains(host) || out.back() == network_.gates[host]) continue;
+      for (const auto& [from, to] : {std::pair(out.end()[-2], out.back()), std::pair(out.back(), out.end()[-2])}) {
+        arcs[{from, to}] = {from, to, hosts_[host].port, 0};
       }
     }
     for (size_t rank = 0; rank < nodes_.size(); ++rank) {
@@ -173,12 +258,20 @@ class Builder {
     network_.unit = 1e3 * static_cast<double>(std::max<Capacity>(1, divisor));
   }
 
+  struct Host {
+    NodeId node = kNoNode, fabric = kNoNode;
+    Capacity port = 0;     // of all NICs that its ranks use
+    double narrowest = 0;  // GB/s of a rank's way out: of the rank with the widest
+  };
+
   const Graph& graph_;
   std::span<const NodeId> nodes_;
   topo::PathFinder finder_;
   Network network_;
-  std::map<NodeId, Vertex> numbers_;  // of ranks alone on a node, and of switches
-  std::vector<bool> shares_;          // by rank: its node has other ranks too
+  std::vector<Host> hosts_;
+  std::map<std::pair<uint32_t, uint32_t>, Capacity> cables_;  // by numbers of two hosts, both ways round: kB/s
+  std::map<NodeId, Vertex> numbers_;                          // of ranks alone on a node, and of switches
+  std::vector<bool> shares_;                                  // by rank: its node has other ranks too
   std::set<uint32_t> used_;
 };
 
@@ -201,8 +294,34 @@ bool Network::has_way(Vertex rank, std::span<const Vertex> part) const {
   return std::any_of(inside[rank].begin(), inside[rank].end(), [&](const auto& to) { return passes(to.second); });
 }
 
+uint32_t Network::host_of_gate(Vertex vertex) const {
+  const auto found = std::find_if(gates.begin(), gates.end(), [&](const auto& gate) { return gate.second == vertex; });
+  return found == gates.end() ? kNoHost : found->first;
+}
+
+Vertex Network::rank_behind(Vertex vertex) const {
+  const uint32_t host = host_of_gate(vertex);
+  return host == kNoHost ? vertex : static_cast<Vertex>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin());
+}
+
 bool Network::passes(Vertex from, Vertex through, Vertex to) const {
   if (!has_ways()) return true;
+  const uint32_t gate_of = host_of_gate(through);
+  if (gate_of != kNoHost) return (places[from] == gate_of) != (places[to] == gate_of);
+  if (places[through] != kNoHost && gates.contains(places[through]) && places[from] != places[to]) {
+    // Out of the host, by its gate, or into it.
+    const Vertex inner = places[from] == places[through] ? from : to;
+    if (is_rank(inner)) return has_way(inner, std::array{through});
+    for (Vertex rank = 0; is_rank(rank); ++rank) {
+      if (host(rank) == places[through] && has_way(rank, std::array{inner, through})) return true;
+    }
+    return false;
+  }
+  const Vertex one = rank_behind(from), other = rank_behind(to);
+  if (is_rank(one) && is_rank(other) && has_cable(one, other)) {
+    const std::vector<Vertex> all = way(static_cast<Rank>(one), static_cast<Rank>(other));
+    return std::find(all.begin(), all.end(), through) != all.end();
+  }
   if (is_rank(from) && is_rank(to)) {
     const auto goes_out = [&](Vertex rank) {
       return std::find(outside[rank].begin(), outside[rank].end(), through) != outside[rank].end();
@@ -219,6 +338,12 @@ bool Network::passes(Vertex from, Vertex through, Vertex to) const {
   return false;
 }
 
+std::vector<Vertex> Network::way_out(Vertex rank, bool to_cable) const {
+  std::vector<Vertex> way = outside[rank];
+  if (to_cable) way.erase(std::find(way.begin(), way.end(), gates.at(host(rank))) + 1, way.end());
+  return way;
+}
+
 std::vector<Vertex> Network::way(Rank from, Rank to) const {
   const auto f = static_cast<Vertex>(from), t = static_cast<Vertex>(to);
   std::vector<Vertex> way = {f};
@@ -226,9 +351,10 @@ std::vector<Vertex> Network::way(Rank from, Rank to) const {
     const std::vector<Vertex>& switches = inside[f].at(to);
     way.insert(way.end(), switches.begin(), switches.end());
   } else {
-    way.insert(way.end(), outside[f].begin(), outside[f].end());
-    const bool same = outside[f].back() == outside[t].back();
-    way.insert(way.end(), outside[t].rbegin() + (same ? 1 : 0), outside[t].rend());
+    const std::vector<Vertex> out = way_out(f, has_cable(f, t)), in = way_out(t, has_cable(f, t));
+    way.insert(way.end(), out.begin(), out.end());
+    const bool same = out.back() == in.back();
+    way.insert(way.end(), in.rbegin() + (same ? 1 : 0), in.rend());
   }
   way.push_back(t);
   return way;

@@ -9,10 +9,15 @@
 // A message takes the path that topo::PathFinder finds, whatever a plan says. So only links on the path of some pair of
 // ranks are in the network: no schedule of messages between ranks can use others (PCIe between GPUs that NVSwitches
 // join), and a bound that counted them could not be reached.
+//
+// Where a job knows that two hosts of one network reach less than their ports (topo::HostFigures), a *cable* of that
+// rate joins them beside the network. Such a host has a *gate*: its NICs lead there, and its cables and the network
+// begin there, so what all of its messages share lies before it.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +37,8 @@ inline constexpr double kMinGbps = 1e-6;           ///< of a link: one kB/s; fig
 inline constexpr double kMaxGbps = 1e5;            ///< of a link: beyond, sums of products would overflow
 inline constexpr uint32_t kMaxVertices = 1 << 14;  ///< of a network
 
+inline constexpr uint32_t kNoHost = 0xffffffff;
+
 struct Arc {
   Vertex from = 0, to = 0;
   Capacity capacity = 0;
@@ -47,9 +54,16 @@ struct Network {
   std::vector<topo::NodeId> nodes;  ///< by vertex, of a machine's network
   std::vector<uint32_t> hosts;      ///< by rank: the number of its host
   /// By rank: the switches that its messages pass, in order, on each of their ways: to a rank of the same host, or to
-  /// the network, which is the last one then. Both empty: messages may take any way.
+  /// the network, which is the last one then (or the gate is, of a host with a cable to each other one). Both empty:
+  /// messages may take any way.
   std::vector<std::map<Rank, std::vector<Vertex>>> inside;
   std::vector<std::vector<Vertex>> outside;
+  std::vector<uint32_t> places;                    ///< by vertex: the number of the host it lies in, or kNoHost
+  std::map<uint32_t, Vertex> gates;                ///< by number of the host, of those with cables
+  std::set<std::pair<uint32_t, uint32_t>> cables;  ///< the numbers of the two hosts, both ways round
+  /// Can messages go wherever a flow can? Else a flow may pass a gate from cable to cable where messages, which have to
+  /// pass a rank, are slower, and bounds are lower ones.
+  bool exact = true;
 
   bool is_rank(Vertex vertex) const { return vertex < static_cast<Vertex>(ranks); }
   uint32_t host(Vertex rank) const { return hosts[rank]; }
@@ -57,11 +71,17 @@ struct Network {
   /// removed? Only if that is part of some rank's ways, or of the way between the two if both are ranks.
   bool passes(Vertex from, Vertex through, Vertex to) const;
   bool has_ways() const { return !inside.empty(); }
+  /// The host whose gate this is, or kNoHost.
+  uint32_t host_of_gate(Vertex vertex) const;
   /// All vertices of a message's way, its ends included. There must be one.
   std::vector<Vertex> way(Rank from, Rank to) const;
 
  private:
   bool has_way(Vertex rank, std::span<const Vertex> part) const;
+  bool has_cable(Vertex a, Vertex b) const { return cables.contains({host(a), host(b)}); }
+  /// Of a gate, a rank of its host; others are themselves.
+  Vertex rank_behind(Vertex vertex) const;
+  std::vector<Vertex> way_out(Vertex rank, bool to_cable) const;
 };
 
 /// May several ranks be on one node? Nothing is known of what they can send each other, so links of kMaxGbps join them

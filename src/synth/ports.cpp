@@ -90,6 +90,28 @@ bool Ports::join_two(Vertex w) {
   return true;
 }
 
+bool Ports::join_gate(Vertex w, const Network& network, Capacity all) {
+  const uint32_t host = network.host_of_gate(w);
+  if (host == kNoHost) return false;
+  std::vector<Vertex> inside;
+  Capacity out = 0, in = 0;
+  for (const auto& [port, capacity] : out_[w]) {
+    network.places[port] == host ? inside.push_back(port) : void(out += capacity);
+  }
+  for (const auto& [port, capacity] : in_[w]) in += network.places[port] == host ? 0 : capacity;
+  if (inside.size() != 1) return false;
+  const Vertex inner = inside.front();
+  if (capacity(inner, w) < std::min(out, all) || capacity(w, inner) < std::min(in, all)) return false;
+  for (const auto& [port, capacity] : out_[w]) {
+    if (port != inner) add(inner, port, capacity);
+  }
+  for (const auto& [port, capacity] : in_[w]) {
+    if (port != inner) add(port, inner, capacity);
+  }
+  drop(w);
+  return true;
+}
+
 bool Ports::join(Vertex w, const Network& network, Pattern pattern) {
   if (in_[w] != out_[w]) return false;
   std::vector<Vertex> ports;

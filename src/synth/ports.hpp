@@ -30,6 +30,9 @@ class Ports {
 
   /// A switch with one or two neighbours: what comes from one goes to the other. False if it has more.
   bool join_two(Vertex w);
+  /// A host's gate that has one port into the host: what comes there goes on to each cable. `all`: trees; a port of so
+  /// many limits nothing. False if it is no such gate, or the port is narrower than the cables.
+  bool join_gate(Vertex w, const Network& network, Capacity all);
   /// Joins all ports of a switch by a pattern. False if there is none, because the arcs into a port and out of it
   /// differ.
   bool join(Vertex w, const Network& network, Pattern pattern);

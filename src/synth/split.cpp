@@ -127,7 +127,7 @@ std::vector<Vertex> switches_in_order(const Network& network) {
 std::optional<Network> all_by(Pattern pattern, const Network& network, const Demand& demand) {
   Ports ports(network);
   for (const Vertex w : switches_in_order(network)) {
-    if (!ports.join_two(w) && !ports.join(w, network, pattern)) return {};
+    if (!ports.join_two(w) && !ports.join_gate(w, network, sum(demand)) && !ports.join(w, network, pattern)) return {};
   }
   Network joined = ports.network(network);
   if (!supports(joined, demand)) return {};
@@ -137,7 +137,7 @@ std::optional<Network> all_by(Pattern pattern, const Network& network, const Dem
 /// One switch by the first pattern that keeps the demand supported, or exactly. Returns which it was.
 Pattern remove(Vertex w, Ports& ports, const Network& network, const Demand& demand, std::span<const Pattern> patterns,
                unsigned attempt) {
-  if (ports.join_two(w)) return patterns.front();
+  if (ports.join_two(w) || ports.join_gate(w, network, sum(demand))) return patterns.front();
   for (const Pattern pattern : patterns) {
     Ports joined = ports;
     if (!joined.join(w, network, pattern) || !supports(joined.whole(network), demand)) continue;

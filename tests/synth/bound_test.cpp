@@ -66,6 +66,24 @@ TEST(Bound, OfAFullMesh) {
   EXPECT_EQ(bound(full_mesh(4, 10), kGather), "3 over 30");
   EXPECT_EQ(bound(full_mesh(4, 10), kAllToAll), "3 over 30?");
 }
+/// Into host 3 leads a cable of 4 GB/s, and two of 1.
+TEST(Bound, OfHostsWithCables) {
+  EXPECT_EQ(bound(cabled_hosts({}), kGather), "3 over 12");
+  EXPECT_EQ(bound(cabled_hosts({{2, 3}}), kGather), "3 over 9");
+  EXPECT_EQ(bound(cabled_hosts({{0, 3}, {1, 3}}), kGather), "3 over 6");
+  EXPECT_EQ(bound(cabled_hosts({{0, 3}, {1, 3}}), kBroadcast), "1 over 6");
+  EXPECT_EQ(bound(cabled_hosts({{0, 3}, {1, 3}}, 2), kGather), "6 over 6") << "of two GPUs a host";
+  Drawing pairs = hosts_with_ports({6, 6, 6, 6});
+  for (const auto& [a, b] : {std::pair(0, 2), {0, 3}, {1, 2}, {1, 3}}) pairs.know(a, b, 0.5);
+  pairs.know(0, 1, 5), pairs.know(2, 3, 5);
+  EXPECT_EQ(bound(pairs, kGather), "2 over 2") << "the four cables between two pairs of hosts";
+}
+/// What the network joins could be passed on by its switches, as far as the bound knows.
+TEST(Bound, OfHostsOfWhichSomeHaveCablesIsALowerOne) {
+  Drawing drawing = hosts_with_ports({10, 10, 10});
+  drawing.know(0, 1, 2);
+  EXPECT_EQ(bound(drawing, kGather), "2 over 10?");
+}
 TEST(Bound, OfOneRankIsNothing) {
   const Network network = one_switch(1, 10).network();
   EXPECT_EQ(bound_of(network, kGather).seconds_per_byte(), 0);

@@ -1,6 +1,7 @@
 // Small machines, drawn by hand, whose bounds can be checked with a pencil; and random networks.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -38,6 +39,14 @@ class Drawing {
     const auto link = kind == topo::NodeKind::NvSwitch ? topo::LinkKind::NvLink : topo::LinkKind::Pci;
     for (const topo::NodeId end : ends) join(end, middle, gbps, link);
     return middle;
+  }
+  /// What a job knows of messages between the hosts of two ranks.
+  void know(size_t a, size_t b, double gbps) {
+    graph_.figures.push_back({.between = topo::Figure::Between::Hosts,
+                              .a = graph_.host_of(ranks_.at(a)),
+                              .b = graph_.host_of(ranks_.at(b)),
+                              .us = 10,
+                              .gbps = gbps});
   }
   Network network() const { return network_of(graph_, ranks_); }
   const topo::Graph& graph() const { return graph_; }
@@ -128,6 +137,32 @@ inline Drawing pcie_hosts(int hosts) {
       drawing.join(bridge, numas[i / 2], 12, LinkKind::Pci);
       drawing.join(bridge, nic, 12, LinkKind::Pci);
       drawing.join(nic, fabric, 12, LinkKind::Network);
+    }
+  }
+  return drawing;
+}
+
+/// Hosts with ports of these rates, and GPUs as many as `each`.
+inline Drawing hosts_with_ports(const std::vector<double>& ports, int each = 1) {
+  Drawing drawing;
+  const auto fabric = drawing.node(topo::NodeKind::Fabric);
+  for (const double port : ports) {
+    drawing.host();
+    const auto bridge = drawing.star(each, 100, topo::NodeKind::Bridge), nic = drawing.node(topo::NodeKind::Nic);
+    drawing.join(bridge, nic, 100, topo::LinkKind::Pci);
+    drawing.join(nic, fabric, port, topo::LinkKind::Network);
+  }
+  return drawing;
+}
+/// Four hosts with a cable of 4 GB/s between any two, but of 1 GB/s for these pairs.
+inline Drawing cabled_hosts(const std::vector<std::pair<size_t, size_t>>& slow, int each = 1) {
+  std::vector<double> ports(4, 12);
+  for (const auto& [a, b] : slow) ports[a] -= 3, ports[b] -= 3;
+  Drawing drawing = hosts_with_ports(ports, each);
+  for (size_t a = 0; a < 4; ++a) {
+    for (size_t b = a + 1; b < 4; ++b) {
+      const bool is_slow = std::find(slow.begin(), slow.end(), std::pair(a, b)) != slow.end();
+      drawing.know(a * static_cast<size_t>(each), b * static_cast<size_t>(each), is_slow ? 1 : 4);
     }
   }
   return drawing;

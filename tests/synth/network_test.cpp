@@ -30,6 +30,40 @@ TEST(Network, KnowsWhatMessagesPass) {
   EXPECT_FALSE(network.passes(2, near, 3));
 }
 
+std::vector<topo::NodeId> nodes_on(const Network& network, Rank from, Rank to) {
+  std::vector<topo::NodeId> nodes;
+  for (const Vertex vertex : network.way(from, to)) nodes.push_back(network.nodes[vertex]);
+  return nodes;
+}
+
+TEST(Network, HasACableWhereTwoHostsReachLessThanTheirPorts) {
+  const Network network = cabled_hosts({{0, 3}, {1, 3}}).network();
+  ASSERT_EQ(network.gates.size(), 4U);
+  EXPECT_TRUE(network.exact);
+  const std::vector<Vertex> way = network.way(0, 3);  // rank, bridge, NIC, gate, gate, NIC, bridge, rank
+  ASSERT_EQ(way.size(), 8U);
+  EXPECT_EQ(way[3], network.gates.at(0));
+  EXPECT_EQ(way[4], network.gates.at(3));
+  EXPECT_TRUE(network.passes(way[2], way[3], way[4]));
+  EXPECT_FALSE(network.passes(network.gates.at(1), way[3], way[4])) << "a host's NICs do not pass on messages";
+  EXPECT_TRUE(network.passes(0, way[3], 3));
+  EXPECT_FALSE(network.passes(1, way[3], 3));
+}
+
+/// One pair is slower than the network that joins all.
+TEST(Network, LeavesOtherPairsToTheNetwork) {
+  Drawing drawing = hosts_with_ports({10, 10, 10});
+  drawing.know(0, 1, 2), drawing.know(0, 2, 10), drawing.know(1, 2, 9.9);  // of the ports, but for noise
+  const Network network = drawing.network();
+  EXPECT_EQ(network.gates.size(), 2U);
+  EXPECT_FALSE(network.exact);
+  EXPECT_EQ(nodes_on(network, 0, 1).size(), 8U);
+  EXPECT_EQ(nodes_on(network, 0, 2).size(), 8U) << "bridge, NIC, gate, network, NIC, bridge";
+  const Vertex fabric = network.outside[2].back();
+  EXPECT_FALSE(network.passes(0, fabric, 1));
+  EXPECT_TRUE(network.passes(0, fabric, 2));
+}
+
 void expect_refused(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const std::string& why) {
   try {
     network_of(graph, ranks);

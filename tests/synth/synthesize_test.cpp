@@ -111,6 +111,8 @@ TEST(Synthesize, PlansOfDrawnMachinesAreProven) {
   expect_proven(pcie_tree().network(), "tree");
   expect_proven(hypercube(3, 20).network(), "hypercube");
   expect_proven(uneven_hosts().network(), "uneven hosts");
+  expect_proven(cabled_hosts({{0, 3}, {1, 3}}).network(), "hosts with cables");
+  expect_proven(cabled_hosts({{0, 3}}, 2).network(), "hosts with cables and two GPUs each");
   expect_proven(one_switch(2, 3).network(), "two");
   expect_proven(one_switch(1, 3).network(), "one");
 }
@@ -123,6 +125,13 @@ TEST(Synthesize, PlansOfRandomNetworksAreProven) {
       EXPECT_TRUE(verdict) << seed << ", " << name_of(collective) << ": " << verdict.reason;
     }
   }
+}
+
+/// The network joins all hosts, but two of them with less than their ports have: their blocks go by way of others.
+TEST(Synthesize, TreesAvoidASlowCable) {
+  Drawing drawing = hosts_with_ports({10, 10, 10, 10});
+  drawing.know(0, 1, 2);
+  EXPECT_GE(synthesize(drawing.network(), Collective::AllGather).reached, 0.97);
 }
 
 /// GPUs, else cores.

@@ -1,13 +1,14 @@
 #include "select/islands.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
 namespace tutti::select {
 namespace {
 
-// Of the rate that both hosts of a pair reach elsewhere: two pairs that share a link of that rate have half of it each.
+// Of the rate that a pair reaches alone: two pairs that share a link of that rate have half of it each.
 constexpr double kSlowed = 0.7;
 
 /// A number for each pair of hosts, or of clusters of hosts.
@@ -47,14 +48,13 @@ std::vector<size_t> clusters_of(Matrix kept, size_t n) {
   }
 }
 
-/// What pairs reach: beside others, and what their hosts reach alone.
+/// What pairs reach, in bytes per second.
 struct Rates {
-  Matrix beside;
-  std::vector<double> alone;
+  Matrix beside, alone;
 };
 
 /// An island's link carries at least what all pairs that cross it have reached together. Where that is nearly what
-/// their hosts can do, there is no such link.
+/// they reach alone, there is no such link.
 void add_islands(const std::vector<std::string>& names, const std::vector<std::vector<HostPair>>& rounds,
                  const Rates& rates, const std::vector<size_t>& cluster, MeasuredHosts& found) {
   for (size_t first = 0; first < names.size(); ++first) {
@@ -65,13 +65,13 @@ void add_islands(const std::vector<std::string>& names, const std::vector<std::v
     if (island.hosts.size() < 2 || island.hosts.size() == names.size()) continue;
     double most = 0, possible = 0;  // bytes per second
     for (const std::vector<HostPair>& round : rounds) {
-      double together = 0, of_hosts = 0;
+      double together = 0, alone = 0;
       for (const auto& [a, b] : round) {
         if ((cluster[a] == first) == (cluster[b] == first)) continue;
         together += rates.beside.at(a, b);
-        of_hosts += std::min(rates.alone[a], rates.alone[b]);
+        alone += rates.alone.at(a, b);
       }
-      if (together > most) most = together, possible = of_hosts;
+      if (together > most) most = together, possible = alone;
     }
     island.beta = 1 / most;
     if (most < kSlowed * possible) found.islands.push_back(std::move(island));
@@ -97,31 +97,36 @@ std::vector<std::vector<HostPair>> round_robin(size_t n) {
 }
 
 MeasuredHosts wiring_of(const std::vector<std::string>& names, std::vector<MeasuredPair> pairs,
-                        const std::vector<std::vector<double>>& together) {
+                        const std::vector<std::vector<double>>& together, const std::vector<double>& at_once,
+                        bool pairs_alone) {
   const size_t n = names.size();
   const std::vector<std::vector<HostPair>> rounds = round_robin(n);
-  Matrix rate(n), kept(n);         // bytes per second beside other pairs; its part of what both hosts reach elsewhere
+  Rates rates{Matrix(n), Matrix(n)};
   std::vector<double> fastest(n);  // of a host's pairs, beside others
   for (size_t round = 0; round < together.size(); ++round) {
     for (size_t i = 0; i < together[round].size(); ++i) {
       const auto [a, b] = rounds.at(round).at(i);
-      rate.set(a, b, 1 / together[round][i]);
-      for (const size_t host : {a, b}) fastest[host] = std::max(fastest[host], rate.at(a, b));
+      rates.beside.set(a, b, 1 / together[round][i]);
+      for (const size_t host : {a, b}) fastest[host] = std::max(fastest[host], rates.beside.at(a, b));
     }
   }
-  for (size_t a = 0; a < n; ++a) {
-    for (size_t b = a + 1; b < n; ++b) kept.set(a, b, rate.at(a, b) / std::min(fastest[a], fastest[b]));
-  }
   MeasuredHosts found;
+  std::map<std::string, size_t> numbers;
+  for (size_t host = 0; host < n; ++host) {
+    found.links[names[host]] = at_once.at(host);
+    numbers[names[host]] = host;
+  }
+  Matrix kept(n);  // of what a pair reaches alone
   for (const MeasuredPair& pair : pairs) {
+    const size_t a = numbers.at(pair.a), b = numbers.at(pair.b);
+    rates.alone.set(a, b, pairs_alone ? 1 / pair.beta : std::min(fastest[a], fastest[b]));
+    kept.set(a, b, rates.beside.at(a, b) / rates.alone.at(a, b));
     for (const std::string& host : {pair.a, pair.b}) {
-      double& beta = found.links.emplace(host, pair.beta).first->second;
+      double& beta = found.links[host];  // with all others at once, some of them wait for a link elsewhere
       beta = std::min(beta, pair.beta);
     }
   }
   found.pairs = std::move(pairs);
-  Rates rates{.beside = std::move(rate), .alone = {}};
-  for (const std::string& host : names) rates.alone.push_back(1 / found.links.at(host));
   add_islands(names, rounds, rates, clusters_of(kept, n), found);
   return found;
 }

@@ -60,6 +60,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
           double& fastest = fastest_far_[static_cast<size_t>(end)];
           fastest = std::min(fastest, pair.beta);
         }
+        if (pair.own) take_port(graph, from, cost);
       }
       if (from != to) take_links(graph, pairs.places().nodes[static_cast<size_t>(from)], cost.path, numbers, pair);
       pairs_.push_back(std::move(pair));
@@ -72,6 +73,19 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       const Pair &one = pair(0, 1), &other = pair(from, to);
       uniform_ = uniform_ && one.near == other.near && !differ(one.alpha, other.alpha) && !differ(one.beta, other.beta);
     }
+  }
+}
+
+/// A host that several cables lead to sends more to several hosts than to any one.
+void MachineView::take_port(const topo::Graph& graph, Rank from, const PairCost& cost) {
+  for (const uint32_t i : cost.path.links) {
+    const topo::Link& link = graph.links[i];
+    if (link.kind != topo::LinkKind::Network || !link.measured) continue;
+    const double beta = 1 / (link.gbps * 1e9);
+    double& fastest = fastest_far_[static_cast<size_t>(from)];
+    fastest = std::min(fastest, beta);
+    if (ranks_ > 2 && cost.beta > kAlike * beta) uniform_ = false;
+    return;  // the first one is of its own host
   }
 }
 
@@ -112,8 +126,8 @@ Traffic MachineView::traffic(const plan::Algorithm& algorithm, const plan::Shape
   return traffic;
 }
 
-/// What a byte takes of a rank's own time. Where two hosts are slower together than this rank is with others, it does
-/// not wait for them: other messages go on.
+/// What a byte takes of a rank's own time. Where two hosts are slower together than this rank is with others, or with
+/// all of them at once, it does not wait for them: other messages go on.
 double MachineView::beta_at(Rank end, const Pair& pair) const {
   return pair.own ? std::min(pair.beta, fastest_far_[static_cast<size_t>(end)]) : pair.beta;
 }

@@ -33,7 +33,8 @@ class MachineView {
   /// Keeps copies of what it needs.
   MachineView(const Pairs& pairs, double message_share, bool in_place);
 
-  /// Do messages between any two ranks cost the same, and are all ranks on one host, or each on its own?
+  /// Do messages between any two ranks cost the same, and are all ranks on one host, or each on its own with one way to
+  /// all others?
   bool is_uniform() const { return uniform_; }
   /// Of the algorithm's plans for this shape. Its groups are of the plan's ranks (RankOrder::seen).
   Traffic traffic(const plan::Algorithm& algorithm, const plan::Shape& shape, const plan::RankOrder& order) const;
@@ -54,6 +55,7 @@ class MachineView {
   using ActualRank = std::function<Rank(Rank planned)>;
   using LinkNumbers = std::map<std::pair<uint32_t, bool>, uint32_t>;  // by link and direction
   void take_links(const topo::Graph& graph, topo::NodeId at, const topo::Path& path, LinkNumbers& numbers, Pair& pair);
+  void take_port(const topo::Graph& graph, Rank from, const PairCost& cost);
   void busiest_rank(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
   void busiest_link(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
   void busiest_pair(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const;
@@ -64,7 +66,7 @@ class MachineView {
   bool in_place_, uniform_ = true;
   std::vector<Pair> pairs_;          // by sender and receiver
   std::vector<Rank> hosts_;          // by rank
-  std::vector<double> fastest_far_;  // by rank: β of its fastest pair with another host
+  std::vector<double> fastest_far_;  // by rank: β of its fastest pair with another host, or of its host's links
   std::vector<SharedLink> links_;
 };
 

@@ -115,6 +115,20 @@ std::vector<std::string> lines_of(const MeasuredHosts& hosts) {
   for (const auto& [host, beta] : hosts.links) {
     if (beta > kSlower * fastest) lines.push_back(fmt::format("link {}: {}", host, rate_text(1 / beta)));
   }
+  double fastest_pair = kMaxBeta;
+  for (const MeasuredPair& pair : hosts.pairs) fastest_pair = std::min(fastest_pair, pair.beta);
+  for (const MeasuredPair& pair : hosts.pairs) {
+    const bool apart = std::any_of(hosts.islands.begin(), hosts.islands.end(), [&](const MeasuredIsland& island) {
+      return std::ranges::count(island.hosts, pair.a) != std::ranges::count(island.hosts, pair.b);
+    });
+    const auto link = [&](const std::string& host) {
+      const auto known = hosts.links.find(host);
+      return known == hosts.links.end() ? kMaxBeta : known->second;
+    };
+    const double of_links = std::max({fastest_pair, link(pair.a), link(pair.b)});
+    if (apart || pair.beta <= kSlower * of_links) continue;
+    lines.push_back(fmt::format("link {} – {}: {}", pair.a, pair.b, rate_text(1 / pair.beta)));
+  }
   for (const MeasuredIsland& island : hosts.islands) {
     lines.push_back(fmt::format("link of island {}: {}", fmt::join(island.hosts, ", "), rate_text(1 / island.beta)));
   }

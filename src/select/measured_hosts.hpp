@@ -27,7 +27,7 @@ struct MeasuredIsland {
 struct MeasuredHosts {
   std::string transport;  ///< over which all was measured
   std::vector<MeasuredPair> pairs;
-  std::map<std::string, double> links;  ///< by host: seconds per byte of its link to the network
+  std::map<std::string, double> links;  ///< by host: seconds per byte of all its links to others together
   std::vector<MeasuredIsland> islands;  ///< none: the network joins all hosts alike
 
   bool empty() const { return pairs.empty() && links.empty() && islands.empty(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/format.hpp"
 #include "topo/processors.hpp"
@@ -19,6 +20,7 @@ using topo::NodeKind;
 // put its two processes on one core, or has to wake one.
 constexpr double kAlikeBeta = 1.2, kAlikeAlpha = 16;
 constexpr double kExplained = 1.5;     // of a pair's time a byte, by that of the slowest link on its way
+constexpr double kSeveral = 1.25;      // of what a host reaches with all others at once, beside its fastest pair
 constexpr double kUnknownGbps = 1000;  // of what joins a NIC that detection has not found to its host
 
 /// Values within `ratio` of each other become that of the middle one.
@@ -51,6 +53,7 @@ class Network {
     if (general == graph_.figures.end() || fabrics.size() != 1) return;
     if (general->transport != measured_.transport) return;
     take_rates();
+    find_cabled();
     add_pairs(Figure(*general));
     add_links(fabrics.front());
     add_islands(fabrics.front());
@@ -63,6 +66,7 @@ class Network {
     return found == hosts_.end() ? topo::kNoNode : found->second;
   }
 
+  /// Of hosts' links, on which all of a host's messages are.
   void take_rates() {
     for (const auto& [name, beta] : measured_.links) {
       if (host(name) != topo::kNoNode) betas_[host(name)] = beta;
@@ -86,24 +90,54 @@ class Network {
     return slowest;
   }
 
-  /// A pair has a rate of its own only if it is much slower than the links on its way: else the difference is noise.
+  /// Hosts that reach more with all others at once than with any one: several cables lead to them.
+  void find_cabled() {
+    std::map<NodeId, double> fastest;
+    for (const MeasuredPair& pair : measured_.pairs) {
+      for (const std::string& name : {pair.a, pair.b}) {
+        double& beta = fastest.emplace(host(name), pair.beta).first->second;
+        beta = std::min(beta, pair.beta);
+      }
+    }
+    for (const auto& [node, beta] : betas_) {
+      if (fastest.contains(node) && fastest[node] >= kSeveral * beta) cabled_.insert(node);
+    }
+  }
+
+  /// A pair has a rate of its own only if it is slower than the links on its way, and much slower unless several cables
+  /// lead to a host: else the difference is noise.
   void add_pairs(Figure figure) {
     std::vector<MeasuredPair> pairs;
     for (MeasuredPair pair : measured_.pairs) {
       if (host(pair.a) == topo::kNoNode || host(pair.b) == topo::kNoNode) continue;
       const double of_links = beta_between(pair);
-      if (pair.beta < kExplained * of_links) pair.beta = of_links;
+      const bool cabled = cabled_.contains(host(pair.a)) || cabled_.contains(host(pair.b));
+      if (pair.beta < (cabled ? kAlikeBeta : kExplained) * of_links) pair.beta = of_links;
       pairs.push_back(std::move(pair));
     }
     std::vector<double*> alphas, betas;
     for (MeasuredPair& pair : pairs) alphas.push_back(&pair.alpha), betas.push_back(&pair.beta);
     level(std::move(alphas), kAlikeAlpha);
     level(std::move(betas), kAlikeBeta);
+    take_sums(pairs);
     figure.origin = kMeasured;
     for (const MeasuredPair& pair : pairs) {
       figure.a = host(pair.a), figure.b = host(pair.b);
       figure.us = pair.alpha * 1e6, figure.gbps = gbps(pair.beta);
       graph_.figures.push_back(figure);
+    }
+  }
+
+  /// A host to which several cables lead, and which reaches with all others at once nearly what they add up to, reaches
+  /// that: else the difference is noise.
+  void take_sums(const std::vector<MeasuredPair>& pairs) {
+    std::map<NodeId, double> rates;
+    for (const MeasuredPair& pair : pairs) {
+      for (const std::string& name : {pair.a, pair.b}) rates[host(name)] += 1 / pair.beta;
+    }
+    for (const NodeId node : cabled_) {
+      double& beta = betas_[node];
+      if (rates[node] * beta <= kAlikeBeta) beta = std::min(beta, 1 / rates[node]);
     }
   }
 
@@ -118,8 +152,9 @@ class Network {
       for (const size_t port : ports[node]) {
         topo::Link& link = graph_.links[port];
         // Of several ports, one that is known to be slower than what was measured was not the one used: it keeps its
-        // rate.
-        if (ports[node].size() > 1 && !link.assumed && link.gbps < gbps(beta)) continue;
+        // rate. Unless all of them were used: then each stands for all, for a path has one port.
+        const bool slower = ports[node].size() > 1 && !link.assumed && link.gbps < gbps(beta);
+        if (slower && !cabled_.contains(node)) continue;
         link.gbps = gbps(beta);
         link.assumed = false;
         link.measured = true;
@@ -184,6 +219,7 @@ class Network {
   const MeasuredHosts& measured_;
   std::map<std::string, NodeId> hosts_;  // by name
   std::map<NodeId, double> betas_;       // by host: seconds per byte of its link
+  std::set<NodeId> cabled_;
 };
 
 }  // namespace
@@ -201,8 +237,43 @@ std::string measured_link_text(const Graph& graph, const topo::Link& link) {
   return fmt::format("link {}: {}, {}", label(graph, graph.host_of(inside)), rate, kMeasured);
 }
 
+namespace {
+
+constexpr double kSlower = 0.8;  // than the fastest of its kind
+
+/// Of what a host's ports lead to, and of the fastest of them; none: the host has no NIC.
+std::map<NodeId, std::pair<NodeId, double>> networks_of(const Graph& graph) {
+  std::map<NodeId, std::pair<NodeId, double>> networks;
+  for (const topo::Link& link : graph.links) {
+    const bool at_a = graph.nodes[link.a].kind == NodeKind::Fabric;
+    if (link.kind != LinkKind::Network || joins_islands(graph, link)) continue;
+    auto& [fabric, rate] = networks[graph.host_of(at_a ? link.b : link.a)];
+    fabric = at_a ? link.a : link.b;
+    rate = std::max(rate, link.gbps);
+  }
+  return networks;
+}
+
+/// Pairs that are slower than others, and than what leads to both of their hosts.
+std::vector<std::string> slow_cables(const Graph& graph) {
+  const auto networks = networks_of(graph);
+  double fastest = 0;
+  for (const Figure& figure : graph.figures) fastest = std::max(fastest, figure.a == topo::kNoNode ? 0 : figure.gbps);
+  std::vector<std::string> lines;
+  for (const Figure& figure : graph.figures) {
+    if (figure.a == topo::kNoNode || figure.origin != kMeasured) continue;
+    const auto a = networks.find(figure.a), b = networks.find(figure.b);
+    if (a == networks.end() || b == networks.end() || a->second.first != b->second.first) continue;
+    if (figure.gbps > kSlower * std::min({fastest, a->second.second, b->second.second})) continue;
+    lines.push_back(fmt::format("link {} – {}: {}, {}", label(graph, figure.a), label(graph, figure.b),
+                                rate_text(figure.gbps * 1e9), kMeasured));
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::vector<std::string> slow_links(const Graph& graph) {
-  constexpr double kSlower = 0.8;
   double fastest = 0;
   for (const topo::Link& link : graph.links) {
     if (link.measured && !joins_islands(graph, link)) fastest = std::max(fastest, link.gbps);
@@ -213,6 +284,7 @@ std::vector<std::string> slow_links(const Graph& graph) {
     std::string line = measured_link_text(graph, link);
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
   }
+  for (std::string& line : slow_cables(graph)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -26,7 +26,8 @@ inline bool joins_islands(const topo::Graph& graph, const topo::Link& link) {
 /// "link host2: 25 MB/s, measured by `tutti tune`".
 std::string measured_link_text(const topo::Graph& graph, const topo::Link& link);
 
-/// The same of those that are slower than the fastest of their kind, and of those that join islands.
+/// The same of those that are slower than the fastest of their kind, of those that join islands, and of pairs of hosts
+/// that are slower than others, and than the links that lead to both.
 std::vector<std::string> slow_links(const topo::Graph& graph);
 
 }  // namespace tutti::select

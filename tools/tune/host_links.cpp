@@ -23,6 +23,11 @@ constexpr double kPingSeconds = 0.05;                      // of all its empty m
 constexpr size_t kMinPings = 10, kMinMessages = 5;         // of a pair
 constexpr size_t kRepeats = 3;                             // of rounds
 
+struct Message {
+  int peer;
+  size_t count;  // words, each way
+};
+
 /// One rank's part. Of each pair, the first host's rank is the client, which takes the times; the other answers.
 class HostBench {
  public:
@@ -31,6 +36,7 @@ class HostBench {
     for (Rank host = 0; host < groups.groups(); ++host) first_.push_back(groups.members(host).front());
     n_ = first_.size();
     alpha_.resize(n_ * n_), alone_.resize(n_ * n_), together_.resize(kRepeats, std::vector<double>(n_ * n_));
+    at_once_.resize(n_);
   }
 
   select::MeasuredHosts run() {
@@ -46,13 +52,15 @@ class HostBench {
     }
     share(alpha_), share(alone_);
     for (std::vector<double>& betas : together_) share(betas);
+    for (size_t host = 0; host < n_; ++host) measure_at_once(host);
+    share(at_once_);
     return conclusion(hosts, rounds);
   }
 
  private:
   size_t at(const select::HostPair& pair) const { return pair.first * n_ + pair.second; }
 
-  /// Only the client of a pair has its figures.
+  /// Only the client of a pair, or the host that was measured, has the figures.
   void share(std::vector<double>& figures) {
     std::vector<double> mine = figures;
     check(tuttiAllReduce(mine.data(), figures.data(), mine.size(), tuttiFloat64, tuttiMax, comm_.handle(), nullptr));
@@ -71,12 +79,45 @@ class HostBench {
         betas[at(pair)] = time_exchanges(other, pairs.size() > 1);
       } else if (comm_.rank() == other) {
         while (receive(client) > 0) send(client);
-        while (const size_t count = receive(client)) exchange(client, count);
+        while (const size_t count = receive(client)) exchange({{client, count}});
       }
     }
-    // A rank that waits in a call may take a core from those that measure, where hosts are namespaces of one machine.
-    if (idle) std::this_thread::sleep_for(std::chrono::duration<double>(kPingSeconds + kSeconds));
+    if (idle) rest(kPingSeconds + kSeconds);
   }
+
+  /// One host with all others at the same time: each gets as much as it takes, by what the two reach alone.
+  void measure_at_once(size_t host) {
+    check(tuttiBarrier(comm_.handle(), nullptr));
+    const auto me = std::find(first_.begin(), first_.end(), comm_.rank());
+    if (me == first_.end()) return rest(kSeconds);
+    if (me != first_.begin() + static_cast<ptrdiff_t>(host)) {
+      while (const size_t count = receive(first_[host])) exchange({{first_[host], count}});
+      return;
+    }
+    std::vector<double> rates(n_);
+    double all = 0;
+    for (size_t other = 0; other < n_; ++other) {
+      if (other != host) all += rates[other] = 1 / alone_[at(std::minmax(host, other))];
+    }
+    const auto timed = [&](size_t count) {
+      std::vector<Message> messages;
+      for (size_t other = 0; other < n_; ++other) {
+        const auto part = static_cast<size_t>(static_cast<double>(count) * rates[other] / all);
+        if (other != host) messages.push_back({first_[other], std::max<size_t>(1, part)});
+      }
+      for (const auto& [peer, part] : messages) send(peer, part);
+      const double start = now();
+      exchange(messages);
+      return now() - start;
+    };
+    at_once_[host] = times_of(timed).median;
+    for (size_t other = 0; other < n_; ++other) {
+      if (other != host) send(first_[other], 0);
+    }
+  }
+
+  /// A rank that waits in a call may take a core from those that measure, where hosts are namespaces of one machine.
+  static void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
   /// Seconds of an empty message: of the fastest one, for others may have waited for a core.
   double time_pings(int other) {
@@ -91,25 +132,36 @@ class HostBench {
     return best;
   }
 
-  /// Seconds per byte. Messages are twice as long each, until one is long enough. Of the next ones, the middle one
-  /// counts where the pair is alone: a packet that TCP has lost may hold up a few. Pairs that share a link do so in
-  /// turns, so there all messages together count.
+  /// Seconds per byte. Of a pair that is alone the middle message counts: a packet that TCP has lost may hold up a few.
+  /// Pairs that share a link do so in turns, so there all messages together count.
   double time_exchanges(int other, bool shares) {
-    const auto timed = [&](size_t count) {
+    const Times times = times_of([&](size_t count) {
       send(other, count);
       const double start = now();
-      exchange(other, count);
+      exchange({{other, count}});
       return now() - start;
-    };
+    });
+    send(other, 0);
+    return shares ? times.mean : times.median;
+  }
+
+  struct Times {
+    double mean = 0, median = 0;  // seconds per byte
+  };
+
+  /// Messages are twice as long each, until one is long enough; then as many as there is time for.
+  template <class Timed>
+  static Times times_of(const Timed& timed) {
     size_t count = kFirst;
     while (timed(count) < kMessageSeconds && count < kLongest) count *= 2;
     std::vector<double> times;
     const double start = now(), end = start + kSeconds;
     while (now() < end || times.size() < kMinMessages) times.push_back(timed(count));
     const double mean = (now() - start) / static_cast<double>(times.size());
-    send(other, 0);
-    std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
-    return (shares ? mean : times[times.size() / 2]) / static_cast<double>(count * sizeof(uint64_t));
+    const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    const auto bytes = static_cast<double>(count * sizeof(uint64_t));
+    return {mean / bytes, *middle / bytes};
   }
 
   void send(int to, uint64_t word = 0) { check(tuttiSend(&word, 1, tuttiUint64, to, comm_.handle(), nullptr)); }
@@ -118,10 +170,15 @@ class HostBench {
     check(tuttiRecv(&word, 1, tuttiUint64, from, comm_.handle(), nullptr));
     return std::min<uint64_t>(word, kLongest);
   }
-  void exchange(int peer, size_t count) {
+  /// Of this rank with some others, both ways.
+  void exchange(const std::vector<Message>& messages) {
     check(tuttiGroupStart());
-    check(tuttiSend(out_.data(), count, tuttiUint64, peer, comm_.handle(), nullptr));
-    check(tuttiRecv(in_.data(), count, tuttiUint64, peer, comm_.handle(), nullptr));
+    size_t at = 0;
+    for (const auto& [peer, count] : messages) {
+      check(tuttiSend(out_.data() + at, count, tuttiUint64, peer, comm_.handle(), nullptr));
+      check(tuttiRecv(in_.data() + at, count, tuttiUint64, peer, comm_.handle(), nullptr));
+      at += count;
+    }
     check(tuttiGroupEnd());
   }
 
@@ -157,7 +214,7 @@ class HostBench {
         pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], beta});
       }
     }
-    return select::wiring_of(names, std::move(pairs), together);
+    return select::wiring_of(names, std::move(pairs), together, at_once_, n_ <= kMaxAlone);
   }
 
   Communicator& comm_;
@@ -165,6 +222,7 @@ class HostBench {
   std::vector<Rank> first_;  // of each host
   size_t n_ = 0;
   std::vector<double> alpha_, alone_;          // by pair: seconds, and seconds per byte
+  std::vector<double> at_once_;                // by host, with all others at the same time: seconds per byte
   std::vector<std::vector<double>> together_;  // by repeat and pair: seconds per byte
 };
 

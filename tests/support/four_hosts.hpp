@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "select/explain.hpp"
 #include "select/islands.hpp"
 #include "select/machine.hpp"
 #include "select/network.hpp"

@@ -24,9 +24,9 @@ namespace {
 
 using namespace four_hosts;
 
-const MeasuredHosts kEven = measured({kFast, 0.95 * kFast, 0.9 * kFast, kFast});
-const MeasuredHosts kSlowHost = measured({kFast, kFast, kSlow, kFast});
-const MeasuredHosts kIslands = measured({kFast, kFast, kFast, kFast}, {0, 1, 0, 1});
+const MeasuredHosts kEven = four_hosts::measured({kFast, 0.95 * kFast, 0.9 * kFast, kFast});
+const MeasuredHosts kSlowHost = four_hosts::measured({kFast, kFast, kSlow, kFast});
+const MeasuredHosts kIslands = four_hosts::measured({kFast, kFast, kFast, kFast}, {0, 1, 0, 1});
 
 std::vector<Rank> order_of(const topo::Graph& graph) {
   const plan::RankOrder order = inputs_of(graph, 0).inputs.order;
@@ -73,7 +73,7 @@ TEST(Wiring, FindsIslandsAndTheRateOfTheLinkThatTheirPairsShare) {
 
 /// Each pair alone is as fast as any: only together they are not.
 TEST(Wiring, FindsALinkThatIsOnlyTooSlowForSeveral) {
-  const MeasuredHosts hosts = measured({kFast, kFast, kFast, kFast}, {0, 0, 1, 1}, kFast);
+  const MeasuredHosts hosts = four_hosts::measured({kFast, kFast, kFast, kFast}, {0, 0, 1, 1}, kFast);
   ASSERT_EQ(hosts.islands.size(), 2u);
   EXPECT_NEAR(1 / hosts.islands[0].beta, kFast, 1);
   for (const MeasuredPair& pair : hosts.pairs) EXPECT_DOUBLE_EQ(1 / pair.beta, kFast);

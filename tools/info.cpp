@@ -157,6 +157,7 @@ void add_info(CLI::App& app) {
   command->footer("Example:\n  tutti info --json info.json\n");
   command->callback([path, verbose] {
     ordered_json facts;
+    check_output("--json", *path);
     facts["tutti"] = tuttiGetVersion();
     facts["build"] = build_facts();
     const Machine machine = read_machine();

@@ -1,5 +1,8 @@
 #include "tools/output_file.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -27,6 +30,22 @@ void OutputFile::close() {
 }
 
 void OutputFile::fail() const { throw_error(Code::SystemError, "{}: {}", what_, std::strerror(errno)); }
+
+void check_output(const std::string& option, const std::string& path, const std::vector<std::string>& reads) {
+  if (path.empty() || path == kStandardOutput) return;
+  struct stat there {};
+  const bool exists = stat(path.c_str(), &there) == 0;
+  for (const std::string& file : reads) {
+    struct stat read {};
+    if (!exists || stat(file.c_str(), &read) != 0 || read.st_dev != there.st_dev || read.st_ino != there.st_ino)
+      continue;
+    throw_error(Code::InvalidArgument, "{}{}{}: this command reads that file, which would be overwritten; name another",
+                option, option.empty() ? "" : " ", path);
+  }
+  if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return;  // opening a pipe may wait
+  OutputFile(option, path, true).close();
+  if (!exists) unlink(path.c_str());
+}
 
 void write_file(const std::string& option, const std::string& path, const std::string& text) {
   if (path == kStandardOutput) {

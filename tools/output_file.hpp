@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti::tools {
 
@@ -31,6 +32,10 @@ class OutputFile {
   std::string what_;  // option and path
   std::unique_ptr<FILE, Close> file_;
 };
+
+/// Before a long computation: throws what write_file() would throw after it. Also Error(InvalidArgument) if the file is
+/// one of those that the command reads. Leaves no file where there was none.
+void check_output(const std::string& option, const std::string& path, const std::vector<std::string>& reads = {});
 
 /// Writes `text` to the file at `path`, kStandardOutput for the standard output. Throws as an OutputFile does.
 void write_file(const std::string& option, const std::string& path, const std::string& text);

@@ -19,7 +19,7 @@ struct OutputKind {
 };
 
 /// Adds -o to `command`: the file's ending says which of `kinds` is written.
-inline void add_output(CLI::App& command, const std::vector<OutputKind>& kinds) {
+inline CLI::Option* add_output(CLI::App& command, const std::vector<OutputKind>& kinds) {
   std::string all;
   for (const OutputKind& kind : kinds) all += (all.empty() ? "FILE" : ", FILE") + kind.ending + " " + kind.what;
   const auto take = [kinds, all](const std::string& file) {
@@ -36,7 +36,7 @@ inline void add_output(CLI::App& command, const std::vector<OutputKind>& kinds) 
     }
     throw CLI::ValidationError("-o " + file, "its ending says what is written: " + all);
   };
-  command.add_option_function<std::string>("-o", take, "writes a file: " + all)->type_name("FILE");
+  return command.add_option_function<std::string>("-o", take, "writes a file: " + all)->type_name("FILE");
 }
 
 }  // namespace tutti::tools

@@ -37,7 +37,7 @@ COMMANDS = {
     "plan list": ["plan", "list"],
     "plan show": ["plan", "show", "ring", "all_reduce"],
     "plan verify": ["plan", "verify", "ring", "all_reduce"],
-    "plan draw": ["plan", "draw", "ring", "all_reduce", "-o", "OUT"],
+    "plan draw": ["plan", "draw", "ring", "all_reduce", "-o", "OUT.svg"],
     "plan export": ["plan", "export", "ring", "all_reduce"],
     "topo": ["topo"],
     "explain": ["explain", "all_reduce"],

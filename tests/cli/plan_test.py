@@ -225,11 +225,11 @@ class Plan(unittest.TestCase):
              "there is no collective 'all_produce' (did you mean all_reduce?); there are all_reduce, "),
             (("show", "ring", "-n", "4", "--rank", "4"), "ranks are 0 to 3"),
             (("show", "ring", "-n", "4", "--rank", "-1"), "--rank: Value -1 not in range 0 to 4095"),
-            (("draw", "ring", "-n", "4", "--rank", "4", "-o", "x"), "ranks are 0 to 3"),
-            (("draw", "ring", "-n", "4", "--root", "1", "-o", "x"), "all_reduce has no root: leave out --root"),
-            (("draw", "binomial", "broadcast", "--root", "4", "-o", "x"), "--root 4 of 4 ranks: ranks are 0 to 3"),
+            (("draw", "ring", "-n", "4", "--rank", "4", "-o", "x.svg"), "ranks are 0 to 3"),
+            (("draw", "ring", "-n", "4", "--root", "1", "-o", "x.svg"), "all_reduce has no root: leave out --root"),
+            (("draw", "binomial", "broadcast", "--root", "4", "-o", "x.svg"), "--root 4 of 4 ranks: ranks are 0 to 3"),
             (("shw", "ring"), "there is no command 'shw' (did you mean show?); there are list, show, "),
-            (("draw", "ring", "-n", "65", "-o", "x"), "64 is the most"),
+            (("draw", "ring", "-n", "65", "-o", "x.svg"), "64 is the most"),
             (("verify", "ring", "-n", "0"), "not in range"),
             (("verify", "direct", "send_recv"), "it has none"),
             (("show", "hierarchical", "-n", "5"), "does not work for 5 ranks without --groups"),
@@ -238,7 +238,7 @@ class Plan(unittest.TestCase):
             done = tutti("plan", *arguments)
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(words, done.stderr)
-        done = tutti("plan", "draw", "ring", "-o", os.path.join("/no", "such", "folder"))
+        done = tutti("plan", "draw", "ring", "-o", os.path.join("/no", "such", "folder.svg"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("No such file or directory", done.stderr)
 

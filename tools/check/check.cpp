@@ -204,6 +204,7 @@ class Check {
 }  // namespace
 
 int check_hosts(const Job& job, const std::string& json) {
+  check_output("--json", json);
   Check check(job);
   const CheckReport& report = check.run();
   if (!json.empty()) {

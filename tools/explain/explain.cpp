@@ -190,6 +190,7 @@ void synthesise(PricedOn& machine) {
 }
 
 void explain(const ExplainOptions& options) {
+  check_output("-o", options.file, {options.topology});
   const Collective collective = read_collective(options.collective, "");
   auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};

@@ -35,6 +35,8 @@ void plan_training(LabOptions options) {
     std::fputs(published_text(*options.published).c_str(), stdout);
     return;
   }
+  check_output("--html", options.html, {options.topology});
+  check_output("--json", options.json, {options.topology});
   const LabScenario lab = scenario_of(options);
   if (options.largest) {
     std::fputs(largest_text(lab.scenario.cluster).c_str(), stdout);

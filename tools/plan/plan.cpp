@@ -15,7 +15,7 @@
 #include "proof/cases.hpp"
 #include "tools/commands.hpp"
 #include "tools/machine_options.hpp"
-#include "tools/output_file.hpp"
+#include "tools/output_option.hpp"
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
 #include "tools/plan/machine.hpp"
@@ -71,6 +71,7 @@ const char* allowed_ranks(const plan::Algorithm& algorithm) {
 }
 
 void list(const PlanOptions& options) {
+  check_output("-o", options.file);
   ordered_json rows = ordered_json::array();
   std::string table = fmt::format("For {}; amounts are the busiest rank's, in units of the call's count\n\n",
                                   in_ranks(options.ranks()));
@@ -103,7 +104,7 @@ void list(const PlanOptions& options) {
       "\nn: for how many ranks; groups: for any number of them where groups of near ones are known (--groups)\n"
       "repr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n";
   if (options.file != kStandardOutput) fmt::print("{}", table);
-  if (!options.file.empty()) write_file("", options.file, rows.dump(2) + "\n");
+  if (!options.file.empty()) write_file("-o", options.file, rows.dump(2) + "\n");
 }
 
 /// Ranks that a command names must exist.
@@ -245,11 +246,12 @@ void draw_machine(PlanOptions options) {
   const std::string title =
       subject.title + " on " + options.scene.topology.substr(options.scene.topology.rfind('/') + 1);
   const OnMachine on{.graph = &machine.graph, .nodes = machine.nodes, .root = options.root, .tree = options.tree};
-  write_file("", options.file, draw_on_machine(subject.plans, title, on));
+  write_file("-o", options.file, draw_on_machine(subject.plans, title, on));
   if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
 void draw(const PlanOptions& options) {
+  check_output("-o", options.file, {options.scene.topology, options.algorithm});
   if (!options.scene.topology.empty()) return draw_machine(options);
   if (!names_file(options) && options.ranks() > kMaxDrawn) too_many_to_draw(options.ranks());
   Subject subject = subject_of(options);
@@ -259,11 +261,12 @@ void draw(const PlanOptions& options) {
   subject = for_root(std::move(subject), options.root);
   if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
   if (options.rank >= 0) subject.title += fmt::format(", what rank {} sends and receives", options.rank);
-  write_file("", options.file, draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}));
+  write_file("-o", options.file, draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}));
   if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
 void export_plans(const PlanOptions& options) {
+  check_output("-o", options.file, {options.algorithm});
   const Subject subject = whole_subject_of(options);
   const std::string text = plan::to_json(subject.plans, options.algorithm);
   if (text.size() > plan::kMaxPlanText) {
@@ -271,19 +274,20 @@ void export_plans(const PlanOptions& options) {
                subject.title, text.size(), plan::kMaxPlanText);
   }
   const bool to_file = !options.file.empty() && options.file != kStandardOutput;
-  write_file("", to_file ? options.file : kStandardOutput, text);
+  write_file("-o", to_file ? options.file : kStandardOutput, text);
   if (to_file) fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
 }
 
 void import_plans(const PlanOptions& options) {
+  check_output("-o", options.file);  // it may be the file itself, which is read whole before
   const plan::PlanSet set = plan::load_plans(options.algorithm);
-  if (options.file == kStandardOutput) return write_file("", options.file, plan::to_json(set.plans, set.name));
+  if (options.file == kStandardOutput) return write_file("-o", options.file, plan::to_json(set.plans, set.name));
   const plan::Shape shape = set.plans.front().shape;
   const Subject subject{title_of(shape, set.name.empty() ? "the plan" : set.name), shape, nullptr, set.plans};
   print_counted(subject, plan::count(subject.plans));
   fmt::print("  hash                  {:016x}\n", plan::hash_of(set.plans));
   const std::string& file = options.file.empty() ? options.algorithm : options.file;
-  if (!options.file.empty()) write_file("", file, plan::to_json(set.plans, set.name));
+  if (!options.file.empty()) write_file("-o", file, plan::to_json(set.plans, set.name));
   fmt::print("\nTUTTI_PLAN={} runs it for every {} of {}.\n", file, name_of(shape.collective), in_ranks(shape.ranks));
 }
 
@@ -364,7 +368,7 @@ void add_plan(CLI::App& app, int& status) {
   CLI::App* draws = command->add_subcommand(
       "draw", "a space-time diagram of an algorithm, or with --topo its trees on a machine, as SVG");
   add_names(draws, *options);
-  draws->add_option("-o", options->file, "the file; -: standard output")->required();
+  add_output(*draws, {{".svg", "the picture", &options->file}})->required();
   draws->add_option("--rank", options->rank, "what this rank sends and receives only; default all")->check(kSomeRank);
   draws->add_option("--root", options->root, "for which root; default 0")->check(kSomeRank);
   draws->footer(

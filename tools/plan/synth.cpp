@@ -216,6 +216,8 @@ void refuse_files(const SynthOptions& options) {
     throw_error(Code::InvalidArgument, "{}: {}; leave one of them out", option, why);
   };
   if (options.only_bound && !options.file.empty()) refuse("-o", "with --bound no plan is made");
+  check_output("-o", options.file, {options.scene.topology});
+  check_output("--json", options.json, {options.scene.topology});
   if (options.json.empty()) return;
   if (options.only_bound) refuse("--json", "it writes the table of simulated plans, which --bound does not make");
   if (options.no_sim) refuse("--json", "it writes the table of simulated plans, which --no-sim does not make");

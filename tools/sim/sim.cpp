@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -215,6 +216,9 @@ std::string json_text(const Scene& scene, const SimOptions& options, const std::
 
 void run(const SimOptions& given) {
   SimOptions options = given;
+  for (const auto& [option, file] :
+       {std::pair{"-o", &options.file}, {"--trace", &options.trace}, {"--svg", &options.svg}})
+    check_output(option, *file, {options.scene.topology});
   if (options.width > 0) options.scene.width = options.width;
   if (options.engine == "simgrid" && sim::simgrid_version().empty()) {
     sim::with_simgrid({}, {}, [](sim::Network&) {});  // throws, with the remedy

@@ -108,6 +108,8 @@ void show(const TopoOptions& options) {
   JobTopology job;
   if (of_job) job = topology_of_job();
   if (job.rank != 0) return;  // all have the same
+  check_output("--json", options.json, {options.import});
+  check_output("--svg", options.svg, {options.import});
   const Graph graph = of_job ? std::move(job.graph) : topology_of(options);
   const Matrix matrix = matrix_of(graph);
   if (options.json != "-" && options.svg != "-") {

@@ -114,6 +114,8 @@ void draw_chrome_trace(const std::string& text, const TraceOptions& options) {
 }
 
 void trace_job(const TraceOptions& options) {
+  for (const std::string* file : {&options.events, &options.chrome, &options.svg})
+    check_output("-o", *file, options.from);
   if (options.from.size() == 1 && !is_process(options.from.front())) {
     const std::string text = text_in(options.from.front());
     if (is_chrome_trace(text)) return draw_chrome_trace(text, options);

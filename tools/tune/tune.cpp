@@ -329,6 +329,7 @@ int tune(const TuneOptions& options) {
   if (path.empty()) {
     throw_error(Code::InvalidArgument,
                 "there is no place for the profile: set HOME, or name a file by TUTTI_PROFILE or -o");
+  check_output("-o", options.output);
   }
   check_place(path);
   Tuning(options, path).run();

@@ -46,6 +46,29 @@ class Lab(unittest.TestCase):
             self.assertLessEqual(len(line), WIDTH, line)
         self.check_error(("--topo", TOPOLOGY + ".absent"), "absent", status=1)
 
+    def test_more_gpus_than_the_file_has_are_on_more_such_hosts(self):
+        hosts = tutti("lab", "--model", "7b", "--topo", TOPOLOGY, "--hosts", "8")
+        gpus = tutti("lab", "--model", "7b", "--topo", TOPOLOGY, "--gpus", "64")
+        self.assertRegex(hosts.stdout, r"(?m)^  links of a GPU: \d+ GB/s inside a host, 4\d(\.\d)? GB/s between hosts$")
+        self.assertEqual(gpus.stdout, hosts.stdout)
+        self.assertIn("a host\n", tutti("lab", "--model", "7b", "--topo", TOPOLOGY).stdout, "one host has no others")
+
+    def test_gpus_are_those_of_the_topology(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for sm, gpu, says in (("80", "a100", "compute capability 8.0"), ("90", "h100", "compute capability 9.0"),
+                                  ("", "h100", "does not say which GPUs")):
+                path = os.path.join(folder, f"sm{sm}.xml")
+                with open(TOPOLOGY) as file:
+                    text = re.sub(r' sm="\d+"', f' sm="{sm}"' if sm else "", file.read())
+                with open(path, "w") as file:
+                    file.write(text)
+                done = tutti("lab", "--params", "1b", "--topo", path, "--json", "-")
+                self.assertEqual(json.loads(done.stdout)["gpu"], gpu)
+                self.assertRegex(done.stderr, f"note: .*{says}.*memory and rates are those of --gpu {gpu}; name another")
+                named = tutti("lab", "--params", "1b", "--topo", path, "--gpu", "v100", "--json", "-")
+                self.assertEqual(json.loads(named.stdout)["gpu"], "v100")
+                self.assertNotIn("--gpu", named.stderr)
+
     def test_agrees_with_explain_and_sim(self):
         """Of the calls of some layouts: lab and explain within 10 %; sim too, or it says why not."""
         hosts = ("--topo", TOPOLOGY, "--hosts", "4", "--memory", "500")

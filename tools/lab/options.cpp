@@ -7,7 +7,7 @@
 
 #include "base/format.hpp"
 #include "base/spelling.hpp"
-#include "select/machine.hpp"
+#include "tools/lab/topology.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_option.hpp"
 
@@ -120,26 +120,11 @@ planner::Model model_of(const LabOptions& o) {
   return planner::completed(model);
 }
 
-/// Hosts and links as the selector sees them: α and β of its model, in place of the data sheet's.
-void take_topology(const LabOptions& o, planner::Cluster& cluster) {
-  const auto [inputs, notes] = select::inputs_of(topology_from(o.topology, o.nvlink, o.hosts), 0);
-  if (notes.ends != "GPUs") throw_error(Code::InvalidArgument, "--topo {}: it has no GPUs", o.topology);
-  for (const std::string& note : notes.unknown) fmt::print(stderr, "tutti lab: note: {}\n", note);
-  const select::LinkCost& inside = inputs.inside;
-  const select::LinkCost& outside = notes.hosts > 1 ? inputs.between : inside;
-  cluster.gpus = inputs.ranks;
-  cluster.gpus_per_host = inputs.groups->largest();
-  cluster.alpha_in = inside.alpha;
-  cluster.bandwidth_in = 1 / inside.beta;
-  cluster.alpha_out = outside.alpha;
-  cluster.bandwidth_out = 1 / outside.beta;
-}
-
 /// Options that contradict each other, or count for nothing.
-void check_cluster(const LabOptions& o) {
-  if (o.fp8 && o.gpu && (*o.gpu == "v100" || *o.gpu == "a100")) {
+void check_cluster(const LabOptions& o, const std::string& gpu) {
+  if (o.fp8 && (gpu == "v100" || gpu == "a100")) {
     throw_error(Code::InvalidArgument,
-                "--fp8: GPU {} has no matrix products in fp8; l40s, h100 and later ones have them", *o.gpu);
+                "--fp8: GPU {} has no matrix products in fp8; l40s, h100 and later ones have them", gpu);
   }
   if (!o.topology.empty()) return;
   check_has_topology(o.nvlink, {});
@@ -149,9 +134,9 @@ void check_cluster(const LabOptions& o) {
                 "how many GPUs there are, and --gpus-per-host how many a host has");
 }
 
-planner::Cluster cluster_of(const LabOptions& o) {
-  planner::Cluster cluster = named(planner::named_clusters(), o.gpu.value_or("h100"), "--gpu").cluster;
-  check_cluster(o);
+planner::Cluster cluster_of(const LabOptions& o, const std::string& gpu) {
+  planner::Cluster cluster = named(planner::named_clusters(), gpu, "--gpu").cluster;
+  check_cluster(o, gpu);
   if (!o.topology.empty()) take_topology(o, cluster);
   if (o.gpus && o.hosts > 1 && *o.gpus != cluster.gpus) {
     throw_error(Code::InvalidArgument, "--gpus {}: the {} hosts of --topo have {}; leave out --gpus or --hosts",
@@ -224,11 +209,11 @@ LabScenario scenario_of(const LabOptions& o) {
   planner::Scenario& scenario = lab.scenario;
   check_numbers(o);
   scenario.model = model_of(o);
-  scenario.cluster = cluster_of(o);
+  lab.cluster_name = gpu_of(o);
+  scenario.cluster = cluster_of(o, lab.cluster_name);
   lab.model_label = label_of(o, scenario.model);
   lab.model_name =
       o.model && lab.model_label == named(planner::named_models(), *o.model, "--model").label ? *o.model : "custom";
-  lab.cluster_name = o.gpu.value_or("h100");
   lab.run = run_of(o);
   take_selector(o, lab);
   scenario.job.batch = 1;  // until the rest is known to be right
@@ -263,7 +248,8 @@ void LabOptions::add_to(CLI::App& command) {
   command.add_option("--top-k", top_k, "experts that a token uses (1)");
   command.option_defaults()->group("Cluster");
   command.add_option("-n,--gpus", gpus, "GPUs (8)");
-  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h800, h200, b200 or l40s: sets what follows");
+  command.add_option("--gpu", gpu,
+                     "v100, a100, h100 (default), h800, h200, b200 or l40s: sets what follows; with --topo its own");
   command.add_option("--topo", topology, "hosts and links from NCCL's XML or Tutti's JSON (`tutti topo --import`)")
       ->type_name("FILE");
   add_nvlink(command, nvlink);

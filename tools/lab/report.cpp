@@ -107,8 +107,9 @@ std::string scenario_text(const LabScenario& lab) {
       fmt::format("{} on {} GPUs of {}, {} a host; a step: {} sequences of {} tokens\n", lab.model_label, c.gpus,
                   value_text(c.memory, "B"), c.gpus_per_host, lab.scenario.job.batch, m.sequence);
   text += fmt::format("  {} layers, hidden size {}, {} heads\n", m.layers, m.hidden, m.heads);
-  text += fmt::format("  links of a GPU: {} inside a host, {} between hosts\n", value_text(c.bandwidth_in, "B/s"),
-                      value_text(c.bandwidth_out, "B/s"));
+  text += fmt::format("  links of a GPU: {} inside a host", value_text(c.bandwidth_in, "B/s"));
+  if (c.gpus > c.gpus_per_host) text += fmt::format(", {} between hosts", value_text(c.bandwidth_out, "B/s"));
+  text += "\n";
   const double counted = planner::counted_parameters(m);
   if (std::abs(counted / m.parameters - 1) > 0.005) {
     text +=

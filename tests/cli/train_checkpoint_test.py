@@ -5,12 +5,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import tempfile
 import unittest
 
 import support
-from support import children, main, start, tutti
+from support import Terminal, children, main, start, tutti
 
 SMALL = ["--layers", "2", "--width", "32", "--length", "32", "--batch", "6"]
 
@@ -57,6 +58,19 @@ class Checkpoints(unittest.TestCase):
         whole = self.train("-n", "1", "--steps", str(newest + 4))
         for step, loss in resumed.items():
             self.assertAlmostEqual(loss / whole[step], 1, delta=1e-4)
+
+    def test_ctrl_c_saves_and_ends(self):
+        for ranks in ((), ("-n", "2")):  # with ranks, the terminal's signal reaches the launcher, and by it the ranks
+            job = Terminal("train", *ranks, *SMALL, "--steps", "1000000", "--save", self.folder, "--save-every", "1000000")
+            job.read_until("\n      1 ")
+            job.type("\x03")
+            text, status = job.end()
+            self.assertEqual(status, 0, text)
+            self.assertRegex(text, r"asked to end: saves step \d+ first")
+            saved = re.search(r"saved step (\d+) in", text)
+            self.assertTrue(saved, text)
+            self.assertEqual(self.steps(), [int(saved[1])])
+            shutil.rmtree(self.folder)
 
     def test_other_runs_checkpoints_are_not_added_to(self):
         self.train("-n", "1", "--steps", "2", "--save", self.folder)

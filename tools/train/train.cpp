@@ -23,7 +23,7 @@ ranks together, so the loss is the same however many there are. Ranks are -n pro
 (tutti run, torchrun, srun, mpirun).
 
 With --restarts or --min-ranks, or under tutti run with these, training goes on when a rank is lost, from copies of the
-optimizer's state in memory. SIGTERM saves, with --save, and ends.
+optimizer's state in memory. SIGTERM and Ctrl-C save, with --save, and end; a second Ctrl-C ends at once.
 
 waiting: the share of a step in which rank 0 waits for communication. hidden: the share of the gradients' communication
 that ran while the backward pass computed. balance, imbalance: with --experts, the load-balance loss (1 where the experts

@@ -18,11 +18,13 @@ double seconds_now() {
 }
 
 /// A process is ended by the second one.
-void notice_sigterm() {
-  std::signal(SIGTERM, [](int) {
-    Communicator::set_job_end(0);
-    std::signal(SIGTERM, SIG_DFL);
-  });
+void notice_signals() {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    std::signal(signal, [](int which) {
+      Communicator::set_job_end(0);
+      std::signal(which, SIG_DFL);
+    });
+  }
 }
 
 std::string newest_of(const std::string& folder) {
@@ -164,9 +166,9 @@ TrainRun::End TrainRun::on(Communicator& comm) {
   const tuttiJobState_t job = Communicator::job_state();
   prints_ = comm.rank() == 0;
   elastic_ = job.generation > 0;
-  if (!flags_.save.empty()) notice_sigterm();
   std::vector<OutputFile> traces;
   if (prints_ && !progress_) progress_.emplace(flags_.progress, flags_.steps, flags_.resume || job.generation > 1);
+  if (!flags_.save.empty()) notice_signals();  // after the progress line's own
   if (prints_) traces = open_traces(flags_.traces);
   train::Trainer trainer(comm, options_for(flags_, comm.size()), train::Corpus::read(flags_.text));
   prepare(comm, trainer);
@@ -182,7 +184,13 @@ TrainRun::End TrainRun::on(Communicator& comm) {
       end_save(trainer);
       return End::Gather;
     }
-    if (what.notice != 0) break;
+    if (what.notice != 0) {
+      if (prints_ && !flags_.save.empty()) {
+        fmt::print(stderr, "tutti train: asked to end: saves step {} first; a second Ctrl-C does not wait for that\n",
+                   trainer.steps_done());
+      }
+      break;
+    }
   }
   if (trainer.steps_done() == flags_.steps) trainer.compare_replicas();
   last_save(comm, trainer);

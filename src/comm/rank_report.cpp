@@ -20,7 +20,9 @@ std::shared_ptr<const select::Synthesised> synthesised_from(const std::string& t
   try {
     return select::read_synthesised(text, std::nullopt, ranks);
   } catch (const Error& error) {
-    throw_error(Code::ProtocolError, "rank 0's synthesised plans cannot be used: {}", error.what());
+    throw_error(Code::ProtocolError,
+                "rank 0's synthesised plans cannot be used: {}; TUTTI_SYNTH=off on all ranks does without them",
+                error.what());
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/order.hpp"
 #include "select/places.hpp"
@@ -59,18 +60,27 @@ inline constexpr size_t kMaxSynthesised = size_t{7} << 20;  ///< bytes of a text
 
 std::string to_text(const SynthesisedText& page);
 /// Verifies the plans, unless the process has read the same text before. `key`: none: any, rank 0 has checked it.
-/// Throws Error(InvalidArgument), which says what is wrong with the text.
-std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks);
+/// Which plans are usable depends on the text alone, so that all ranks find the same; but rank 0, before it sends them,
+/// may `give_up` at some time. Throws Error(InvalidArgument), which says what is wrong with the text.
+std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,
+                                                    std::optional<Deadline> give_up = {});
 
 /// Where plans drawn on an order have their ranks: a GPU or core each, where ranks may use more than one. Several share
 /// one where there are too few.
 std::vector<topo::NodeId> nodes_of_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                          const plan::RankOrder& order);
+/// Until when rank 0 proves plans for ranks on these nodes: a part of the time that making a communicator may take,
+/// since all ranks prove them after it, and those that share a core one after the other.
+Deadline deadline_of_proofs(const std::vector<topo::NodeId>& nodes);
 /// Equal for machines that are alike in all that times depend on, with ranks on the same nodes; whatever part of a
 /// machine processes may use.
 uint64_t synthesis_key(const topo::Graph& graph, const std::vector<topo::NodeId>& nodes);
 /// The file with this key in the cache folder; "": there is no such folder.
 std::string synthesised_path(uint64_t key);
+
+/// From now on, this process takes the plans of this file as those that are kept, for whatever machine: `tutti tune`
+/// measures plans before their machine's links are known to communicators. "": as before.
+void use_synthesised(std::string path);
 
 /// What is kept of this machine; null: nothing, or nothing that can be used (with a warning), or TUTTI_SYNTH is off.
 std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,

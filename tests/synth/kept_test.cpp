@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -122,6 +123,70 @@ TEST(Synthesised, WhatIsOfOthersIsRefused) {
       << "it is printed";
 }
 
+TEST(Synthesised, WhatTookTooLongIsRefusedOnceAndForAll) {
+  SynthesisedText slow = page();
+  slow.bounds[Collective::Broadcast].seconds = 17e-6;  // a text of this test's own
+  const std::string text = to_text(slow);
+  const auto why = [&](double seconds) {
+    try {
+      read_synthesised(text, kKey, 3, Deadline::in(seconds));
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(why(0).find("proving them takes too long"), std::string::npos) << why(0);
+  EXPECT_NE(why(1000), "") << "rank 0 does not try again at every communicator";
+  EXPECT_EQ(why_refused(text), "") << "plans that another rank 0 has sent are proven, however long it takes";
+  EXPECT_EQ(why(0), "") << "then they are proven";
+}
+
+TEST(Synthesised, WhatTakesTooMuchToProveIsRefusedBeforeItIsProven) {
+  const auto in_parts = [](Rank parts) {
+    const auto plans = test::written(Collective::Broadcast, 3, [&](Rank me, plan::PlanBuilder& plan) {
+      const uint32_t cut = plan.partition(parts);
+      const auto in = plan.input(cut), out = plan.output(cut);
+      auto lane = plan.lane();
+      for (Rank part = 0; part < parts; ++part) {
+        if (me == 0) lane.send(in[part], 1);
+        if (me == 0) lane.copy(out[part], in[part]);
+        if (me > 0) lane.recv(out[part], me - 1);
+        if (me == 1) lane.send(out[part], 2);
+      }
+    });
+    return to_text({.key = kKey, .ranks = 3, .bounds = {}, .plans = {plan::to_json(plans, "synth")}});
+  };
+  EXPECT_EQ(why_refused(in_parts(2)), "");
+  const std::string many = in_parts(12000);
+  ASSERT_LT(many.size(), kMaxSynthesised);
+  const std::string why = why_refused(many);
+  EXPECT_NE(why.find("times the work that communicators spend"), std::string::npos) << why;
+}
+
+TEST(Synthesised, OnlyTheLastRefusedTextsAreRemembered) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 100; ++i) {
+    SynthesisedText slow = page();
+    slow.bounds[Collective::Broadcast].seconds = 1e-3 * (i + 1);
+    texts.push_back(to_text(slow));
+    EXPECT_THROW(read_synthesised(texts.back(), kKey, 3, Deadline::in(0)), Error);
+  }
+  EXPECT_NO_THROW(read_synthesised(texts.front(), kKey, 3, Deadline::in(1000))) << "forgotten, and so tried again";
+  EXPECT_THROW(read_synthesised(texts.back(), kKey, 3, Deadline::in(1000)), Error);
+}
+
+TEST(Synthesised, WhereRanksStandIsFoundSoonOnManyCores) {
+  constexpr size_t kCores = 1 << 16;
+  topo::Graph host;
+  const topo::NodeId root = host.add({.kind = topo::NodeKind::Host});
+  for (size_t core = 0; core < kCores; ++core) host.add({.kind = topo::NodeKind::Core, .parent = root});
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<topo::NodeId> nodes = nodes_of_plans(host, std::vector<topo::NodeId>(kCores, root), {});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_LT(took.count(), 5) << "each rank's core was looked for among all of them";
+  EXPECT_EQ(nodes, host.all(topo::NodeKind::Core));
+}
+
 TEST(Synthesised, RanksThatMayUseSeveralCoresStandOnDifferentOnes) {
   const topo::Graph host = test::sample("two-sockets.json");
   const topo::NodeId whole = host.all(topo::NodeKind::Host).front();
@@ -129,6 +194,10 @@ TEST(Synthesised, RanksThatMayUseSeveralCoresStandOnDifferentOnes) {
   ASSERT_GE(cores.size(), 2u);
   EXPECT_EQ(nodes_of_plans(host, {cores[1], whole, whole}, {}),
             (std::vector{cores[1], cores[0], cores.size() > 2 ? cores[2] : cores[0]}));
+  const topo::NodeId first = host.all(topo::NodeKind::Numa).empty() ? host.all(topo::NodeKind::Package).front()
+                                                                    : host.all(topo::NodeKind::Numa).front();
+  EXPECT_EQ(nodes_of_plans(host, {first, whole, whole}, {}), (std::vector{cores[0], cores[1], cores[2]}))
+      << "who came first has taken its core from the others too";
   EXPECT_EQ(nodes_of_plans(host, {cores[1], cores[0]}, plan::RankOrder({1, 0})), (std::vector{cores[1], cores[0]}))
       << "0, 1 and 1, 0 are the same circle";
   EXPECT_EQ(nodes_of_plans(host, {cores[1], cores[0], cores[0]}, plan::RankOrder({0, 2, 1})),
@@ -181,6 +250,21 @@ TEST_F(Kept, PlansForTheseRanksAreFound) {
   EXPECT_EQ(inputs_of(graph, 2).inputs.synthesised, nullptr) << "of other ranks";
   const test::ScopedEnv off("TUTTI_SYNTH", "off");
   EXPECT_EQ(found(), nullptr);
+}
+
+TEST_F(Kept, WhatTuneMeasuresIsTakenForAnyMachine) {
+  const SynthesisedText made =
+      tools::synthesise_for(graph, ranks, inputs_of(graph, 0).inputs, [](const std::string&) {});
+  const std::string path = folder + "/measured.json";
+  write_private(path, to_text(made));
+  topo::Graph other = graph;
+  other.links.front().gbps *= 2;
+  use_synthesised(path);
+  const auto found = kept_synthesised(other, ranks, {});
+  use_synthesised("");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->text, to_text(made));
+  EXPECT_EQ(kept_synthesised(other, ranks, {}), nullptr);
 }
 
 TEST_F(Kept, WhatCannotBeTrustedIsNotUsed) {

@@ -46,17 +46,15 @@ constexpr double kWithin = 2, kAny = 1e300;
 
 struct TuneOptions {
   int ranks = 0;
-  bool all = false;
   std::string device = "host";
   bool on_gpus() const { return device == "cuda"; }
   double within() const { return all ? kAny : kWithin; }
-  bool links_only = false, synth = false;
+  bool all = false, links_only = false, synth = false;
   std::string largest = "256M";
   Sizes sizes;
-  std::string output;
-  std::string hosts, launcher;
+  std::string output, hosts, launcher;
   std::vector<std::string> exported;
-  std::string task;  // of a rank that this command has started
+  std::string task, plans;  // of a rank that this command has started
   int threads = 1;
   bool launched = false;
 };
@@ -174,9 +172,10 @@ class Tuning {
     setenv("TUTTI_ALGO", forced_by(task.cells, &Cell::algorithm).c_str(), 1);
     setenv("TUTTI_METHOD", forced_by(task.cells, &Cell::method).c_str(), 1);
     setenv("TUTTI_PROFILE", profile_of_ranks_.c_str(), 1);
-    Job job = job_of_self(
-        kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads), "--device", options_.device},
-        ranks, threads);
+    std::vector<std::string> arguments = {"tune", "--task", task_path, "--threads", std::to_string(threads)};
+    arguments.insert(arguments.end(), {"--device", options_.device});
+    if (plans_ != nullptr) arguments.insert(arguments.end(), {"--plans", plans_->path()});
+    Job job = job_of_self(kSpeaker, arguments, ranks, threads);
     job.launcher = options_.launcher;
     job.exported = options_.exported;
     status_ = run_job(job);
@@ -214,9 +213,7 @@ class Tuning {
 
   /// For the job's graph, as communicators will see it with the profile.
   void make_plans() {
-    const topo::Graph graph = graph_on_network(known_);
-    plans_ = std::make_unique<TunedPlans>(graph, topo::graph_of_json(known_.graph, "the job's topology"),
-                                          inputs_on_network(known_));
+    plans_ = std::make_unique<TunedPlans>(graph_on_network(known_), inputs_on_network(known_));
     fmt::print("{}: {}\n", kSpeaker, plans_->words());
     std::fflush(stdout);
   }
@@ -311,6 +308,7 @@ class Tuning {
 
 int tune(const TuneOptions& options) {
   if (options.launched) {
+    if (!options.plans.empty()) select::use_synthesised(options.plans);
     const auto body = [&](Communicator& comm) { work_on(comm, shared_task(comm, options.task)); };
     const std::vector<Cores> cores = usable_cores();
     const auto bind = [&](int rank) {  // the launcher binds processes only
@@ -329,9 +327,9 @@ int tune(const TuneOptions& options) {
   if (path.empty()) {
     throw_error(Code::InvalidArgument,
                 "there is no place for the profile: set HOME, or name a file by TUTTI_PROFILE or -o");
-  check_output("-o", options.output);
   }
   check_place(path);
+  check_output("-o", options.output);
   Tuning(options, path).run();
   return 0;
 }
@@ -373,6 +371,7 @@ void add_tune(CLI::App& app, int& status) {
                     "also makes plans for this machine and these ranks, and measures them with the algorithms; "
                     "communicators choose them where they are faster (docs/synthesis.md)");
   command->add_option("--task", options->task)->group("");
+  command->add_option("--plans", options->plans)->group("");
   command->add_option("--threads", options->threads)->group("");
   command->add_flag("--launched", options->launched)->group("");
   command->footer(

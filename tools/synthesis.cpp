@@ -17,8 +17,8 @@ constexpr size_t kMaxBoundRanks = 128;  // of more, finding it takes seconds
 constexpr Collective kWithBound[] = {Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce,
                                      Collective::Broadcast, Collective::Reduce,        Collective::AllToAll};
 
-select::KnownBound bound_on(const synth::Network& network, Collective collective) {
-  const synth::Bound bound = synth::bound_of(network, collective);
+select::KnownBound bound_on(const synth::Network& network, Collective collective, Rank root) {
+  const synth::Bound bound = synth::bound_of(network, collective, root);
   return {.seconds_per_byte = bound.seconds_per_byte(),
           .seconds = bound.us * 1e-6,
           .exact = bound.exact,
@@ -51,14 +51,15 @@ void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& 
 }  // namespace
 
 std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                              Collective collective, const select::CostInputs& inputs) {
+                                              Collective collective, Rank root, const select::CostInputs& inputs) {
   if (ranks.size() < 2 || ranks.size() > kMaxBoundRanks) return {};
   if (std::find(std::begin(kWithBound), std::end(kWithBound), collective) == std::end(kWithBound)) return {};
   try {
-    select::KnownBound bound = bound_on(synth::network_of(graph, select::nodes_of_plans(graph, ranks, {})), collective);
+    const synth::Network network = synth::network_of(graph, select::nodes_of_plans(graph, ranks, {}));
+    select::KnownBound bound = bound_on(network, collective, root);
     if (const auto costs = MessageCosts::of(graph, ranks, inputs)) {
       const synth::Postal postal = costs->of_links();
-      const double least = has_root(collective) ? synth::least_latency(postal, 0) : synth::least_latency(postal);
+      const double least = has_root(collective) ? synth::least_latency(postal, root) : synth::least_latency(postal);
       bound.seconds = std::max(bound.seconds, least);
     }
     return bound;
@@ -68,9 +69,9 @@ std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const st
   }
 }
 
-void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
                select::CostInputs& inputs) {
-  const auto bound = known_bound(graph, ranks, collective, inputs);
+  const auto bound = known_bound(graph, ranks, collective, root, inputs);
   if (!bound) return;
   auto known = inputs.synthesised == nullptr ? std::make_shared<select::Synthesised>()
                                              : std::make_shared<select::Synthesised>(*inputs.synthesised);
@@ -88,7 +89,7 @@ select::SynthesisedText synthesise_for(const topo::Graph& graph, const std::vect
       .key = select::synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
-    if (const auto bound = known_bound(graph, ranks, collective, inputs)) page.bounds[collective] = *bound;
+    if (const auto bound = known_bound(graph, ranks, collective, 0, inputs)) page.bounds[collective] = *bound;
     if (collective == Collective::AllToAll) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});

@@ -14,12 +14,12 @@ namespace tutti::tools {
 
 /// The least time of a collective between ranks on these nodes (by rank); what an empty message takes follows from
 /// `inputs` of the same machine. None where no bound is known: of other collectives, of ranks that share a node, of
-/// very many ranks, and where some rank cannot reach another.
+/// very many ranks, and where some rank cannot reach another. `root`: of broadcast and reduce.
 std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                              Collective collective, const select::CostInputs& inputs);
+                                              Collective collective, Rank root, const select::CostInputs& inputs);
 
 /// Puts it beside what is known of the machine's plans.
-void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
                select::CostInputs& inputs);
 
 /// Plans for all collectives that can be synthesised, for large calls and for small ones, drawn on the order of

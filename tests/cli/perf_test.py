@@ -54,6 +54,15 @@ class Table(unittest.TestCase):
         done = tutti("perf", "gather", "--np", "2", "-b", "8", "-e", "8", *QUICK, "--bound")
         self.assertIn("# bound: unknown of this collective", done.stdout)
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "ranks that share a core have no bound")
+    def test_has_the_bound_of_each_root(self):
+        perf = ("perf", "broadcast", "--np", "2", "-b", "1M", "-e", "1M", *QUICK, "--bound", "-r")
+        one = tutti(*perf, "1")
+        self.assertRegex(one.stdout, r"(?m)^# bound, root 1: \{rank 0 \| rank 1\}: ")
+        all_roots = json.loads(tutti(*perf, "-1", "--json", "-").stdout)
+        self.assertEqual([bound["root"] for bound in all_roots["bounds"]], [0, 1])
+        self.assertTrue(all(result["bound_busbw"] > 0 for result in all_roots["results"]), all_roots)
+
     def test_shows_transport_and_the_whole_algorithm(self):
         forced = {"TUTTI_ALGO": "all_reduce:recursive_doubling"}
         done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "64M", "-f", "100", *QUICK, env=forced)

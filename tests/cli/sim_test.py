@@ -42,6 +42,16 @@ class Sim(unittest.TestCase):
         self.assertIn("GB/s cross", page["bound"]["certificate"])
         self.assertIn("not measured", page["model"])
 
+    def test_calls_have_a_root(self):
+        sockets = ("--topo", os.path.join(SAMPLES, "nccl-pcie-2-sockets.xml"))
+        times = [simulated("broadcast", "--bytes", "8", *sockets, "--root", root)["algorithms"][0]["seconds"] for root in "03"]
+        self.assertNotEqual(*times)
+        for words, why in ((("all_reduce", "--root", "1"), "all_reduce has no root"),
+                           (("broadcast", *sockets, "--root", "4"), "--root 4: ranks are 0 to 3")):
+            done = tutti("sim", *words, env=HERE)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(why, done.stderr)
+
     def test_all_eight_nics_make_the_bandwidth_between_hosts(self):
         page = simulated("all_reduce", "--bytes", "1G", "--topo", GPUS, "--hosts", "4", "--compare")
         best = page["algorithms"][0]

@@ -293,6 +293,24 @@ CostInputs with_plans(const topo::Graph& graph) {
   return inputs;
 }
 
+TEST(Synthesised, ABoundIsThatOfItsRoot) {
+  topo::Graph chain;  // three GPUs, each behind the next
+  const topo::NodeId host = chain.add({.kind = topo::NodeKind::Host});
+  std::vector<topo::NodeId> numas, gpus;
+  for (int i = 0; i < 3; ++i) {
+    numas.push_back(chain.add({.kind = topo::NodeKind::Numa, .parent = host, .number = i}));
+    gpus.push_back(chain.add({.kind = topo::NodeKind::Gpu, .parent = numas.back(), .number = i}));
+    chain.connect({.a = gpus.back(), .b = numas.back(), .kind = topo::LinkKind::Pci, .gbps = 24, .us = 1});
+    if (i > 0) chain.connect({numas[numas.size() - 2], numas.back(), topo::LinkKind::Socket, 1, 10, 50});
+  }
+  const CostInputs inputs = inputs_of(chain, 0).inputs;
+  const auto seconds = [&](Rank root) {
+    return tools::known_bound(chain, gpus, Collective::Broadcast, root, inputs)->seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds(0), seconds(2));
+  EXPECT_LT(seconds(1), seconds(0)) << "the one in the middle reaches all sooner";
+}
+
 TEST(Synthesised, IsChosenWhereItsCostWins) {
   constexpr uint64_t kLarge = 1 << 28;
   CostInputs inputs = with_plans(topo::cluster(test::sample("nccl-pcie-2-sockets.xml"), 2));

@@ -196,7 +196,7 @@ void explain(const ExplainOptions& options) {
   if (collective == Collective::Barrier) bytes = Bytes{0};
   PricedOn known = machine_of(options);
   if (options.synth) synthesise(known);
-  add_bound(known.graph, known.ranks, collective, known.made.inputs);
+  add_bound(known.graph, known.ranks, collective, 0, known.made.inputs);
   const select::MachineInputs& machine = known.made;
   const uint64_t block = select::block_bytes(collective, bytes, machine.inputs.ranks);
   const auto all = select::priced_candidates(collective, block, machine.inputs);

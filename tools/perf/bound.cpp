@@ -31,7 +31,8 @@ topo::Graph graph_of_gpus(size_t ranks) {
 
 }  // namespace
 
-std::optional<select::KnownBound> bound_of_run(const PerfOptions& options, const std::vector<RankPlace>& places) {
+Bounds bounds_of_run(const PerfOptions& options, const std::vector<PerfRow>& rows,
+                     const std::vector<RankPlace>& places) {
   const std::vector<std::string> hosts = hosts_of(places);
   if (options.device && hosts.size() > 1) return {};
   topo::Graph graph = options.device
@@ -44,7 +45,15 @@ std::optional<select::KnownBound> bound_of_run(const PerfOptions& options, const
     for (size_t i = 0; i < nodes.size(); ++i) graph.nodes[nodes[i]].name = hosts[i];
     select::add_measured_hosts(graph, profile->hosts);
   }
-  return known_bound(graph, graph.ranks, options.collective, select::inputs_of(graph, 0).inputs);
+  const select::CostInputs inputs = select::inputs_of(graph, 0).inputs;
+  Bounds bounds;
+  for (const PerfRow& row : rows) {
+    if (bounds.count(row.root) > 0) continue;
+    const auto bound = known_bound(graph, graph.ranks, options.collective, row.root, inputs);
+    if (!bound) return {};
+    bounds[row.root] = *bound;
+  }
+  return bounds;
 }
 
 }  // namespace tutti::tools

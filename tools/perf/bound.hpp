@@ -1,7 +1,7 @@
 // The bound of a run of `tutti perf`, by this machine's topology.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <vector>
 
 #include "select/synthesised.hpp"
@@ -10,8 +10,13 @@
 
 namespace tutti::tools {
 
+/// By root; of collectives without one there is that of root 0 alone.
+using Bounds = std::map<int, select::KnownBound>;
+
 /// Of ranks as `tutti perf` and `tutti run` place them: on cores of this host, and of as many hosts like it as there
-/// are, whose links are those that `tutti tune --hosts` has measured; or on its GPUs. None: unknown.
-std::optional<select::KnownBound> bound_of_run(const PerfOptions& options, const std::vector<RankPlace>& places);
+/// are, whose links are those that `tutti tune --hosts` has measured; or on its GPUs. Those of all rows' roots; none:
+/// unknown.
+Bounds bounds_of_run(const PerfOptions& options, const std::vector<PerfRow>& rows,
+                     const std::vector<RankPlace>& places);
 
 }  // namespace tutti::tools

@@ -168,9 +168,9 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);
-  std::optional<select::KnownBound> bound;
-  if (tells && options.bound) bound = bound_of_run(options, places);
-  Report report(options, places, rows, std::move(bound));
+  Bounds bounds;
+  if (tells && options.bound) bounds = bounds_of_run(options, rows, places);
+  Report report(options, places, rows, std::move(bounds));
   if (tells) report.header();
   std::optional<Progress> progress;
   if (tells) progress.emplace();

@@ -63,8 +63,8 @@ std::string row_words(const Measurement& m) {
 }  // namespace
 
 Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows,
-               std::optional<select::KnownBound> bound)
-    : options_(options), places_(std::move(places)), bound_(std::move(bound)) {
+               Bounds bounds)
+    : options_(options), places_(std::move(places)), bounds_(std::move(bounds)) {
   const auto widen = [](size_t& width, const std::string& text) { width = std::max(width, text.size()); };
   for (const PerfRow& row : rows) {
     widen(widths_.size, std::to_string(row.bytes));
@@ -83,7 +83,8 @@ double Report::busbw(const PerfRow& row, const Measurement& m) const {
 }
 
 double Report::bound_busbw(const PerfRow& row) const {
-  const double least = bound_ ? bound_->of(row.bytes) : 0;
+  const auto bound = bounds_.find(row.root);
+  const double least = bound == bounds_.end() ? 0 : bound->second.of(row.bytes);
   if (least <= 0) return 0;
   return static_cast<double>(row.bytes) / least / 1e9 *
          bus_factor(options_.collective, static_cast<int>(places_.size()));
@@ -106,9 +107,11 @@ void Report::header() const {
   if (alone()) {
     fmt::print("# One rank sends nothing, so there is no bandwidth. More ranks: --np 2, -t 2, or tutti run -n 2\n");
   }
-  if (options_.bound) {
-    fmt::print("# bound: {}\n",
-               bound_ ? bound_->words : "unknown of this collective, or of ranks that share a core or a GPU");
+  if (options_.bound && bounds_.empty()) {
+    fmt::print("# bound: unknown of this collective, or of ranks that share a core or a GPU\n");
+  }
+  for (const auto& [root, bound] : bounds_) {
+    fmt::print("# bound{}: {}\n", has_root(options_.collective) ? fmt::format(", root {}", root) : "", bound.words);
   }
   const int half = kTimeWidth + 2 * kSpeedWidth + kWrongWidth + 4;
   fmt::print("#\n#{:>{}}{:>{}}\n", "out-of-place", columns("", "", "", "", "").size() - 1 + half, "in-place", half);
@@ -192,7 +195,15 @@ void Report::write_json() const {
             {"average_busbw", bandwidth(average_busbw())},
             {"ranks", json::array()},
             {"results", json::array()}};
-  if (bound_) page["bound"] = {{"certificate", bound_->words}, {"exact", bound_->exact}};
+  for (const auto& [root, bound] : bounds_) {
+    json one{{"certificate", bound.words}, {"exact", bound.exact}};
+    if (has_root(options_.collective)) one["root"] = root;
+    if (bounds_.size() > 1) {
+      page["bounds"].push_back(std::move(one));
+    } else {
+      page["bound"] = std::move(one);
+    }
+  }
   for (const RankPlace& place : places_) {
     page["ranks"].push_back(
         {{"pid", place.pid}, {"host", place.host}, {"cpu", place.cpu}, {"bound_to", place.bound_to}});

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "select/synthesised.hpp"
 #include "tools/perf/bench.hpp"
+#include "tools/perf/bound.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/progress.hpp"
@@ -16,9 +16,9 @@ namespace tutti::tools {
 
 class Report {
  public:
-  /// `rows`: all rows of the run. `bound`: of its collective; none: unknown, or not asked for.
+  /// `rows`: all rows of the run. `bounds`: of its collective; none: unknown, or not asked for.
   Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows,
-         std::optional<select::KnownBound> bound = {});
+         Bounds bounds = {});
 
   /// Does what is written with --json take the standard output, in place of the table?
   bool output_taken() const;
@@ -49,7 +49,7 @@ class Report {
 
   const PerfOptions& options_;
   std::vector<RankPlace> places_;
-  std::optional<select::KnownBound> bound_;
+  Bounds bounds_;
   std::vector<Line> lines_;
   struct {
     size_t size = 6, count = 5, type = 4, op = 5;

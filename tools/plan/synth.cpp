@@ -32,14 +32,6 @@ struct SynthOptions {
   bool only_bound = false, no_sim = false, sizes = false;
 };
 
-void check_root(const SynthOptions& options, Collective collective, Rank ranks) {
-  const Rank root = options.scene.root;
-  if (root > 0 && !has_root(collective)) {
-    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(collective));
-  }
-  if (root >= ranks) throw_error(Code::InvalidArgument, "--root {}: ranks are 0 to {}", root, ranks - 1);
-}
-
 /// What a call of this size takes at least.
 double least_seconds(const synth::Bound& bound, uint64_t bytes) {
   return std::max(bound.seconds_per_byte() * static_cast<double>(bytes), bound.us * 1e-6);
@@ -216,8 +208,6 @@ void refuse_files(const SynthOptions& options) {
     throw_error(Code::InvalidArgument, "{}: {}; leave one of them out", option, why);
   };
   if (options.only_bound && !options.file.empty()) refuse("-o", "with --bound no plan is made");
-  check_output("-o", options.file, {options.scene.topology});
-  check_output("--json", options.json, {options.scene.topology});
   if (options.json.empty()) return;
   if (options.only_bound) refuse("--json", "it writes the table of simulated plans, which --bound does not make");
   if (options.no_sim) refuse("--json", "it writes the table of simulated plans, which --no-sim does not make");
@@ -226,11 +216,13 @@ void refuse_files(const SynthOptions& options) {
 
 void run(const SynthOptions& options) {
   refuse_files(options);
+  check_output("-o", options.file, {options.scene.topology});
+  check_output("--json", options.json, {options.scene.topology});
   const Collective collective = read_collective(options.collective, "");
   const uint64_t bytes = read_call_bytes(options.bytes, "--bytes");
   Budget budget(read_call_bytes(options.memory, "--memory"), "tutti plan synth: reading the machine");
   const Machine machine = machine_of(options.scene, options.ranks);
-  check_root(options, collective, static_cast<Rank>(machine.nodes.size()));
+  check_root(options.scene.root, collective, static_cast<Rank>(machine.nodes.size()));
   SceneOptions on = options.scene;
   on.graph = &machine.graph;
   if (!options.ranks.empty()) on.ranks = 0;

@@ -91,6 +91,13 @@ sim::SimulateOptions effort_of(const std::string& engine) {
   return {};
 }
 
+void check_root(Rank root, Collective collective, Rank ranks) {
+  if (root > 0 && !has_root(collective)) {
+    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(collective));
+  }
+  if (root >= ranks) throw_error(Code::InvalidArgument, "--root {}: ranks are 0 to {}", root, ranks - 1);
+}
+
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
   return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
@@ -99,6 +106,7 @@ std::string time_text(double seconds) {
 Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
     : collective_(collective), bytes_(bytes), block_(bytes), options_(options) {
   options_.topology.empty() ? take_this_machine() : take_topology();
+  check_root(options_.root, collective, ranks());
   block_ = select::block_bytes(collective, bytes, ranks());
 }
 
@@ -127,7 +135,7 @@ void Scene::take_topology() {
     take_memory(caches.share, footprint_of(collective_, block, ranks(), ranks(), streams), costs);
   }
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
-  add_bound(graph, placed.nodes, collective_, inputs_.inputs);
+  add_bound(graph, placed.nodes, collective_, options_.root, inputs_.inputs);
 }
 
 void Scene::take_this_machine() {
@@ -152,7 +160,7 @@ void Scene::take_this_machine() {
   }
   machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
   const topo::Graph graph = select::graph_as_run(ranks, 1);
-  add_bound(graph, graph.ranks, collective_, inputs_.inputs);
+  add_bound(graph, graph.ranks, collective_, options_.root, inputs_.inputs);
 }
 
 std::string Scene::words() const {

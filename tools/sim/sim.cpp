@@ -275,6 +275,8 @@ void add_sim(CLI::App& app) {
   add_without(*command, options->scene.without);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
+  command->add_option("--root", options->scene.root, "of collectives that have one; default 0")
+      ->check(CLI::Range(0, kMaxModelled - 1));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
   add_engine(*command, options->engine);

@@ -265,6 +265,17 @@ class Synth(unittest.TestCase):
         made = [row for row in table["algorithms"] if row["made"]]
         self.assertGreater(max(row["of_bound"] for row in made), 0.95)
         self.assertIn("ring", [row["algorithm"] for row in table["algorithms"]])
+        rows = re.findall(r"(?m)^([* ]) (\S+) +(\d+) +(\S+) +([\d.]+) +([\d.]+) %  (best|[\d.]+ times as long)(, as it is run)? +\S",
+                          done.stdout)
+        self.assertEqual(len(rows), len(table["algorithms"]), "columns stand apart")
+        self.assertEqual([row[6] for row in rows].count("best"), 1)
+        self.assertEqual([row[0] for row in rows if row[7]], ["*"])
+
+    def test_one_rank_needs_no_plan(self):
+        for words in (("--ranks", "3"), ("-n", "1"), ("--ranks", "3", "--bound"), ("--ranks", "3", "--sizes")):
+            done = self.synth("all_gather", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("one rank sends nothing", done.stderr)
 
     def test_says_which_plan_is_for_which_size(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -52,6 +52,12 @@ Machine machine_of(const SceneOptions& scene, const std::string& named) {
     graph = topo::without_nodes(graph, others);
   }
   std::vector<topo::NodeId> nodes = select::place_ranks(graph, named.empty() ? scene.ranks : Rank{0}).nodes;
+  if (nodes.size() < 2) {
+    const std::string given = named.empty() ? std::string() : fmt::format("--ranks {} names no other: ", named);
+    throw_error(Code::InvalidArgument,
+                "{}one rank sends nothing, and needs no plan; -n says how many ranks there are, --ranks 0-3 which",
+                given);
+  }
   return {std::move(graph), std::move(nodes)};
 }
 

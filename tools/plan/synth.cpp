@@ -40,10 +40,10 @@ double least_seconds(const synth::Bound& bound, uint64_t bytes) {
 struct ComparedRow {
   std::string name;
   uint32_t width = 1;
-  uint64_t window = 0;  // bytes of each block
-  double seconds = 0;   // simulated
-  std::string busiest;  // or why it was not simulated
-  bool made = false;
+  uint64_t window = 0;                // bytes of each block
+  double seconds = 0;                 // simulated
+  std::string busiest;                // or why it was not simulated
+  bool made = false, chosen = false;  // the plan that was made; as the selector would run it
 };
 
 /// The catalogue's algorithms, and the plan that was made.
@@ -54,6 +54,7 @@ class Comparison {
 
   std::vector<ComparedRow> rows(const plan::Algorithm& made) {
     for (const select::Candidate& candidate : variants(scene_.made(made))) add(candidate, {}, true);
+    rows_.front().chosen = true;
     for (const select::Candidate& candidate : scene_.candidates()) {
       if (candidate.rejected.empty()) add(candidate, scene_.order(), false);
     }
@@ -110,23 +111,31 @@ class Comparison {
   std::vector<ComparedRow> rows_;
 };
 
+/// "best", "1.08 times as long"; of the plan as communicators run it, also that.
+std::string verdict_of(const ComparedRow& row, const ComparedRow& best) {
+  if (row.seconds == 0) return "not simulated";
+  const double ratio = row.seconds / best.seconds;
+  return (&row == &best ? "best" : fmt::format("{:.2f} times as long", ratio)) + (row.chosen ? ", as it is run" : "");
+}
+
 void print_rows(const std::vector<ComparedRow>& rows, double least) {
   const auto print = [](const char* mark, auto&&... cells) {
-    fmt::print("{} {:<22}{:>5}{:>8}{:>12}  {:>12}  {}\n", mark, cells...);
+    fmt::print("{} {:<22} {:>5} {:>10} {:>10}  {:>12}  {:<33} {}\n", mark, cells...);
   };
   fmt::print("\n");
-  print(" ", "algorithm", "width", "window", "simulated", "of the bound", "busiest (times in us)");
+  print(" ", "algorithm", "width", "window", "simulated", "of the bound", "verdict", "busiest (times in us)");
   for (const ComparedRow& row : rows) {
     const bool known = row.seconds > 0;
     print(row.made ? "*" : " ", row.name, row.width, to_text(Bytes{row.window}), known ? time_text(row.seconds) : "-",
-          known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", row.busiest);
+          known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", verdict_of(row, rows.front()), row.busiest);
   }
   if (!rows.front().made) {
     fmt::print("\nThe best is {} of the catalogue: no plan needs to be made.\n", rows.front().name);
   }
   fmt::print(
-      "\nwindow: bytes of each block that are moved at a time; width: windows at a time in each lane. Times are a\n"
-      "model's, not measured ones.\n");
+      "\nwindow: bytes of each block that are moved at a time; width: windows at a time in each lane. As it is run: "
+      "with\n"
+      "the width and window that communicators give the plan. Times are a model's, not measured ones.\n");
 }
 
 std::string json_text(const Scene& scene, const synth::Network& network, const synth::Bound& bound,

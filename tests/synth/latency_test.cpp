@@ -117,6 +117,14 @@ TEST(Latency, BetweenHostsFollowsFromTheHostsAndNotFromTheDiameterAlone) {
   EXPECT_DOUBLE_EQ(least_latency(of_hosts(6, 4, 0.1, 10, 1), 0), 20);
 }
 
+TEST(Latency, OfAllRanksIsThatOfTheFarthestPair) {
+  // Three ranks in a row: from one end to the other takes 20, though clusters know sooner.
+  const Postal row(3, {0, 10, 20, 10, 0, 10, 20, 10, 0}, 0.1);
+  EXPECT_DOUBLE_EQ(least_latency(row), 20);
+  EXPECT_DOUBLE_EQ(least_latency(row, 0), 20);
+  EXPECT_LT(least_latency(row, 1), 20);
+}
+
 TEST(Latency, TreesOfHostsComeNearTheBound) {
   for (const double share : {0.02, 0.3, 1.0}) {
     const Postal postal = of_hosts(4, 8, 1, 20, share);

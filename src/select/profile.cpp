@@ -6,6 +6,7 @@
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
+#include "base/file_kind.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "base/printable.hpp"
@@ -196,6 +197,7 @@ std::string why_of_other_gpus(const Profile& profile, const MeasuredGpus& here) 
 uint64_t Profile::hash() const { return Hash().add(text()).value(); }
 
 Profile parse_profile(const std::string& text, const std::string& name) {
+  check_kind_of_file(text, name, kProfileFormat, "a profile (`tutti tune -o`)");
   try {
     return read(parse_shallow_json(text));
   } catch (const json::exception& error) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_kind.hpp"
 #include "base/format.hpp"
 
 namespace tutti::topo {
@@ -16,6 +17,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr const char* kFormat = "tutti-topology";
 constexpr int kDeepest = 8;
 constexpr size_t kLongestText = 1000;
 
@@ -279,7 +281,7 @@ std::vector<T> plain_list(const json& root, const char* list, const std::string&
 }  // namespace
 
 std::string to_json(const Graph& graph) {
-  std::string text = "{\"format\": \"tutti-topology\", \"version\": 1";
+  std::string text = fmt::format("{{\"format\": \"{}\", \"version\": 1", kFormat);
   put_list(text, "nodes", graph.nodes);
   put_list(text, "links", graph.links);
   if (!graph.figures.empty()) put_list(text, "figures", graph.figures);
@@ -290,11 +292,11 @@ std::string to_json(const Graph& graph) {
 }
 
 Graph graph_of_json(std::string_view text, const std::string& name) {
+  check_kind_of_file(text, name, kFormat, "a topology (NCCL's or hwloc's XML, or the JSON of `tutti topo --json`)");
   Lines lines;
   const json root = parse(text, name, lines);
   const auto bad = [&](const char* why) { throw_error(Code::InvalidArgument, "{}:1: {}", name, why); };
-  if (!root.is_object() || root.value("format", json()) != "tutti-topology")
-    bad("\"format\" is not \"tutti-topology\"");
+  if (!root.is_object() || root.value("format", json()) != kFormat) bad("\"format\" is not \"tutti-topology\"");
   if (root.value("version", json()) != 1) bad("\"version\" is not 1, the only one that is known");
   Graph graph;
   const auto checked = [](const Fields& fields, auto&& checks) {

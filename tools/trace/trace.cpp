@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/counted.hpp"
+#include "base/file_kind.hpp"
 #include "base/format.hpp"
 #include "base/private_file.hpp"
 #include "base/shallow_json.hpp"
@@ -118,6 +119,7 @@ void trace_job(const TraceOptions& options) {
     check_output("-o", *file, options.from);
   if (options.from.size() == 1 && !is_process(options.from.front())) {
     const std::string text = text_in(options.from.front());
+    check_kind_of_file(text, options.from.front(), "tutti-trace", "a trace");
     if (is_chrome_trace(text)) return draw_chrome_trace(text, options);
   }
   const std::vector<nlohmann::json> pages = pages_of(options.from);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/fd.hpp"
+#include "base/file_kind.hpp"
 #include "plan/json.hpp"
 #include "plan/json/stream.hpp"
 #include "plan/names.hpp"
@@ -233,6 +234,7 @@ PlanSet from_json(std::string_view text, Proof proof) {
 
 PlanSet load_plans(const std::string& path, Proof proof) {
   const std::string text = contents(path);
+  check_kind_of_file(text, path, kFormat, "a plan (`tutti plan export` or `tutti plan synth -o`)");
   try {
     return from_json(text, proof);
   } catch (const Error& error) {

@@ -159,6 +159,9 @@ class Calibration(unittest.TestCase):
         self.assertIn("there is no quick calibration, so the table's figures are used: the machine was too busy, 3 times", done.stderr)
         self.assertIn(f"none: the machine was too busy, 3 times; processes try again in 10 minutes, or once {self.the_file()} is "
                       "removed", " ".join(done.stdout.split()))
+        told = tutti("explain", "all_reduce", "-n", "2", "--json", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1"})
+        self.assertIn("links have the library's constants, for the quick calibration has no figures: the machine was too busy, 3 "
+                      "times", " ".join(json.loads(told.stdout)["notes"]))
 
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_after_ten_minutes_attempts_are_forgotten(self):

@@ -100,6 +100,28 @@ class Explain(unittest.TestCase):
             self.skipTest("this machine has a GPU")
         self.assertRegex(done.stderr, r"no GPU is seen here: .*\w+; --topo FILE tells of another machine")
 
+    def test_says_what_has_no_part_in_the_table(self):
+        gpus = ("--topo", os.path.join(SAMPLES, "nccl-pcie-2-sockets.xml"))
+        notes = lambda *words, env=None: " ".join(explained("all_reduce", *words, env=env).get("notes", []))
+        self.assertIn("6 ranks on 4 GPUs: some share one", notes(*gpus, "-n", "6"))
+        self.assertNotIn("some share one", notes(*gpus))
+        self.assertIn("--device host is not used", notes(*gpus, "--device", "host"))
+        self.assertNotIn("--device", notes(*gpus))
+        self.assertIn("TUTTI_METHOD=nvls is not used: no candidate for all_reduce runs by nvls", notes(*gpus, env={"TUTTI_METHOD": "nvls"}))
+        self.assertEqual(notes(*gpus, env={"TUTTI_METHOD": "get"}), notes(*gpus), "which chooses")
+        self.assertIn("TUTTI_METHOD forces nvls, a method of GPUs", notes("-n", "2", env={"TUTTI_METHOD": "nvls"}))
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "ring.json")
+            self.assertEqual(tutti("plan", "export", "all_gather", "ring", "-n", "2", "-o", made).returncode, 0)
+            self.assertIn(f"TUTTI_PLAN={made} is not used: it has no plan for all_reduce of 2 ranks",
+                          notes("-n", "2", env={"TUTTI_PLAN": made}))
+            page = explained("all_gather", "-n", "2", env={"TUTTI_PLAN": made})
+            self.assertTrue(page["candidates"][0]["algorithm"].startswith("ring@"), page["candidates"][0])
+            self.assertNotIn("TUTTI_PLAN", " ".join(page.get("notes", [])))
+
+    def test_number_of_ranks_has_two_names(self):
+        self.assertEqual(explained("all_reduce", "--np", "3"), explained("all_reduce", "-n", "3"))
+
     def test_the_standard_output_is_a_file(self):
         call = ("explain", "all_reduce", "-n", "2")
         self.assertEqual(json.loads(tutti(*call, "-o", "-", env=HERE).stdout), json.loads(tutti(*call, "--json", env=HERE).stdout))

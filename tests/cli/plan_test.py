@@ -183,10 +183,12 @@ class Plan(unittest.TestCase):
             perf = ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "1M", "-f", "64", "-n", "2", "-w", "0")
             done = tutti(*perf, env={"TUTTI_PLAN": os.path.join(folder, "0.json")})
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"(?m)^# with.* TUTTI_PLAN=\S+/0\.json$")
             done = tutti("perf", "all_reduce", "--np", "3", "-b", "8", "-e", "8", "-n", "2",
                          env={"TUTTI_PLAN": os.path.join(folder, "0.json")})
             self.assertEqual(done.returncode, 0, done.stderr)  # another communicator of the program may have 2 ranks
             self.assertIn("0.json is for 2 ranks, so a communicator of 3 does not use it", done.stderr)
+            self.assertIn("0.json (not used: no plan for all_reduce of 3 ranks)\n", done.stdout)
             program = ("run", "-n", "2", "--", "sh", "-c",
                        f'TUTTI_PLAN={folder}/$TUTTI_RANK.json exec "$0" perf barrier -n 1', TUTTI)
             done = tutti(*program)

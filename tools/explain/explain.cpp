@@ -17,6 +17,7 @@
 #include "select/profile.hpp"
 #include "select/synthesised.hpp"
 #include "tools/commands.hpp"
+#include "tools/explain/notes.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
@@ -36,7 +37,7 @@ struct ExplainOptions {
   Rank ranks = 0, hosts = 1;
   double nvlink = 0;  // GB/s
   std::vector<std::string> without;
-  std::string device = "host";
+  std::string device;  // "": not given
   bool json = false, synth = false;
   std::string file;
 };
@@ -91,6 +92,9 @@ PricedOn machine_of(const ExplainOptions& options) {
     select::MachineInputs made = select::inputs_of(graph, options.ranks);
     if (select::is_job(graph)) made.notes.ends = "ranks";
     std::vector<topo::NodeId> places = select::place_ranks(graph, options.ranks).nodes;
+    if (options.device == "host" && graph.nodes[places.front()].kind == topo::NodeKind::Gpu) {
+      made.notes.unknown.push_back("--device host is not used: ranks of a topology that has GPUs are on these");
+    }
     return {std::move(made), std::move(graph), std::move(places)};
   }
   check_has_topology(options.nvlink, options.without);
@@ -177,6 +181,16 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   return page.dump(2) + "\n";
 }
 
+void add_notes(const ExplainOptions& options, Collective collective, const std::vector<select::Candidate>& all,
+               PricedOn& known) {
+  std::vector<std::string>& notes = known.made.notes.unknown;
+  const auto add = [&](const std::vector<std::string>& more) { notes.insert(notes.end(), more.begin(), more.end()); };
+  const bool gpus = known.made.notes.ends == "GPUs" || options.device == "cuda";
+  add(notes_of_shared_gpus(known.graph, known.ranks));
+  add(notes_of_variables(collective, gpus, known.made.inputs, all));
+  if (options.topology.empty() && !gpus) add(notes_of_calibration());
+}
+
 /// As if `tutti tune --synth` had made them.
 void synthesise(PricedOn& machine) {
   if (machine.ranks.size() < 2) throw_error(Code::InvalidArgument, "--synth: it is not known where the ranks stand");
@@ -203,6 +217,7 @@ void explain(const ExplainOptions& options) {
   if (all.empty()) {
     throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
   }
+  add_notes(options, collective, all, known);
   const std::string json = json_text(collective, bytes, machine, all);
   if (!options.file.empty()) write_file("-o", options.file, json);
   const bool output_taken = options.file == kStandardOutput;

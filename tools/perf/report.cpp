@@ -10,6 +10,7 @@
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "select/given.hpp"
 #include "tools/output_file.hpp"
 
 namespace tutti::tools {
@@ -42,14 +43,23 @@ std::string half_columns(std::string_view time, std::string_view algbw, std::str
 /// The busbw of the bound.
 std::string bound_column(std::string_view busbw) { return fmt::format(" {:>{}}", busbw, kSpeedWidth); }
 
+/// Has TUTTI_PLAN a plan for these calls?
+bool has_plan(Collective collective, size_t ranks) {
+  return select::given_plans(env().plan, static_cast<Rank>(ranks)).count(collective) > 0;
+}
+
 /// The variables that affect calls and are set: "TUTTI_ALGO=all_reduce:ring".
-std::string settings() {
+std::string settings(Collective collective, size_t ranks) {
   constexpr std::string_view kDeciding[] = {"TUTTI_ALGO",         "TUTTI_ARENA", "TUTTI_GROUPS", "TUTTI_MESSAGE",
                                             "TUTTI_REPRODUCIBLE", "TUTTI_PLAN",  "TUTTI_SYNTH",  "TUTTI_TRANSPORT"};
   std::string text;
   for (const EnvRow& row : env_table()) {
     const bool decides = std::find(std::begin(kDeciding), std::end(kDeciding), row.name) != std::end(kDeciding);
-    if (decides && row.value(env()) != row.fallback) text += fmt::format(" {}={}", row.name, row.value(env()));
+    if (!decides || row.value(env()) == row.fallback) continue;
+    text += fmt::format(" {}={}", row.name, row.value(env()));
+    if (row.name == std::string_view("TUTTI_PLAN") && !has_plan(collective, ranks)) {
+      text += fmt::format(" (not used: no plan for {} of {})", name_of(collective), counted(ranks, "rank"));
+    }
   }
   return text;
 }
@@ -97,7 +107,8 @@ void Report::header() const {
   fmt::print("# tutti {}: {}, {}; {}, {} timed, {} checked, for each size\n", tuttiGetVersion(),
              name_of(options_.collective), counted(places_.size(), "rank"),
              counted(static_cast<uint64_t>(options_.warmup), "warm-up call"), options_.iterations, options_.checks);
-  if (const std::string set = settings(); !set.empty()) fmt::print("# with{}\n", set);
+  if (const std::string set = settings(options_.collective, places_.size()); !set.empty())
+    fmt::print("# with{}\n", set);
   fmt::print("#\n# Using ranks\n");
   for (size_t rank = 0; rank < places_.size(); ++rank) {
     const RankPlace& place = places_[rank];

@@ -292,7 +292,7 @@ void import_plans(const PlanOptions& options) {
 }
 
 void add_shape(CLI::App* command, PlanOptions& options) {
-  command->add_option("-n", options.of_ranks, "number of ranks; default 4, a file's own")
+  command->add_option("-n,--np", options.of_ranks, "number of ranks; default 4, a file's own")
       ->check(CLI::Range(1, kMaxPlanRanks));
   command->add_option(
       "--groups", options.groups,

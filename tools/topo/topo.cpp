@@ -133,7 +133,7 @@ void add_topo(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network")
       ->check(CLI::Range(uint32_t{1}, uint32_t{kMaxModelled}));
-  command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
+  command->add_option("-n,--np", options->ranks, "paths between N ranks of each host, each on its share of the cores")
       ->check(CLI::Range(1, kMaxModelled));
   add_nvlink(*command, options->nvlink);
   add_output(*command, {{".svg", "a drawing", &options->svg}, {".json", "the topology and its paths", &options->json}});

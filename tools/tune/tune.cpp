@@ -339,7 +339,7 @@ int tune(const TuneOptions& options) {
 void add_tune(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("tune", "measures this machine, so that the best algorithms are chosen here");
   const auto options = std::make_shared<TuneOptions>();
-  command->add_option("-n", options->ranks, "process ranks; default 2 on this host, all slots of --hosts")
+  command->add_option("-n,--np", options->ranks, "process ranks; default 2 on this host, all slots of --hosts")
       ->check(CLI::Range(2, 1024));
   command
       ->add_option("--hosts", options->hosts,

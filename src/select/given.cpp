@@ -1,8 +1,10 @@
 #include "select/given.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
@@ -29,6 +31,16 @@ plan::PlanSet read_plans(const std::string& path) {
   }
 }
 
+std::vector<std::string> separate(const std::string& paths) {
+  std::vector<std::string> all;
+  for (size_t at = 0; at < paths.size();) {
+    const size_t end = std::min(paths.find(':', at), paths.size());
+    if (end > at) all.push_back(paths.substr(at, end - at));
+    at = end + 1;
+  }
+  return all;
+}
+
 const plan::Algorithm& adopted(const std::string& path, plan::PlanSet set) {
   try {
     return plan::adopt(set.name.empty() ? "plan" : set.name, std::move(set.plans));
@@ -42,11 +54,7 @@ const plan::Algorithm& adopted(const std::string& path, plan::PlanSet set) {
 Given given_plans(const std::string& paths, Rank ranks) {
   Given given;
   std::map<Collective, std::string> from;
-  for (size_t at = 0; at < paths.size();) {
-    const size_t end = std::min(paths.find(':', at), paths.size());
-    const std::string path = paths.substr(at, end - at);
-    at = end + 1;
-    if (path.empty()) continue;
+  for (const std::string& path : separate(paths)) {
     plan::PlanSet set = read_plans(path);
     const auto planned = static_cast<Rank>(set.plans.size());
     if (planned != ranks) {
@@ -62,6 +70,10 @@ Given given_plans(const std::string& paths, Rank ranks) {
     from[algorithm.collective] = path;
   }
   return given;
+}
+
+void check_plan_files(const std::string& paths) {
+  for (const std::string& path : separate(paths)) read_plans(path);
 }
 
 }  // namespace tutti::select

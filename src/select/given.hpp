@@ -17,4 +17,7 @@ using Given = std::map<Collective, const plan::Algorithm*>;
 /// collective.
 Given given_plans(const std::string& paths, Rank ranks);
 
+/// Throws what given_plans() throws of a file that cannot be read; plans are not verified.
+void check_plan_files(const std::string& paths);
+
 }  // namespace tutti::select

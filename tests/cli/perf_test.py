@@ -345,6 +345,15 @@ class Variables(unittest.TestCase):
         text = self.error_of(**launch, TUTTI_ROOT_ADDR="no.such.host.invalid", TUTTI_KEY="k")
         self.assertIn("(TUTTI_ROOT_ADDR)", text)
 
+    def test_an_error_of_all_ranks_is_said_once(self):
+        text = self.error_of(TUTTI_ALGO="all_reduce:hierarchical")  # found by each thread
+        self.assertEqual(text.count("TUTTI_ALGO forces"), 1, text)
+        self.assertIn("tutti perf: 2 ranks have said so\n", text)
+        for name, value in (("TUTTI_ALGO", "all_reduce:nope"), ("TUTTI_PLAN", "/no/such.json"), ("TUTTI_METHOD", "nope")):
+            done = tutti("perf", "all_reduce", "--np", "3", "-b", "8", "-e", "8", *QUICK, env={name: value})
+            self.assertEqual((done.returncode != 0, done.stderr.count("\n")), (True, 1), done.stderr)
+            self.assertIn(name, done.stderr)
+
     def test_misspelt_ones_get_a_suggestion(self):
         self.assertIn("did you mean TUTTI_ALGO?", tutti("env", env={"TUTTI_ALGOS": "x"}).stderr)
         self.assertIn("did you mean tcp?", self.error_of(TUTTI_TRANSPORT="tpc"))

@@ -8,8 +8,11 @@
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
+#include "select/forced.hpp"
+#include "select/given.hpp"
 #include "tools/commands.hpp"
 #include "tools/number_range.hpp"
 #include "tools/output_file.hpp"
@@ -205,8 +208,16 @@ int run_here(const PerfOptions& options) {
   return went_well && all_right ? 0 : 1;
 }
 
+/// A mistake in a variable that all ranks would read is an error here, once.
+void check_variables() {
+  select::parse_forced(env().algorithm);
+  select::parse_forced_methods(select::forced_methods_text());
+  select::check_plan_files(env().plan);
+}
+
 /// Starts this program again, as this many processes.
 int run_processes(const Words& words, const std::vector<std::string>& arguments) {
+  check_variables();
   const int ranks = words.processes * words.options.threads;
   check_memory(rows_of(words.options, ranks), static_cast<uint64_t>(ranks), available_memory(), "this host");
   return run_job(job_of_self("tutti perf", arguments, place_here(words.processes), words.options.threads));

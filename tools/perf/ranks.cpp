@@ -6,6 +6,9 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -32,20 +35,40 @@ void tell(const char* speaker, int rank, const std::string& text) {
   fmt::print(stderr, "{}: {}{}\n", speaker, prefix, text);
 }
 
+/// Errors of ranks that are threads: each text once, at once; and in the end how many ranks have said it.
+class Told {
+ public:
+  void tell(const char* speaker, int rank, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (ranks_[text]++ == 0) tools::tell(speaker, rank, text);
+  }
+  void tell_numbers(const char* speaker) const {
+    for (const auto& [text, ranks] : ranks_) {
+      if (ranks == 1) continue;
+      const std::string which = ranks_.size() == 1 ? "" : fmt::format(" ({:.40}...)", text);
+      fmt::print(stderr, "{}: {} ranks have said so{}\n", speaker, ranks, which);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> ranks_;
+};
+
 /// Rank 0 was ended by SIGPIPE, as by `| head`: the user wants no more, and knows why this rank was left alone.
 bool follows_from_the_lost_reader(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
   return known != nullptr && known->code() == Code::PeerFailed && reader_gone(STDOUT_FILENO);
 }
 
-bool run_one(const char* speaker, Communicator& comm, const std::function<void(Communicator&)>& body) {
+bool run_one(const char* speaker, Communicator& comm, const std::function<void(Communicator&)>& body, Told& told) {
   const int rank = comm.rank();
   try {
     body(comm);
     comm.close();
     return true;
   } catch (const std::exception& error) {
-    if (!follows_from_the_lost_reader(error)) tell(speaker, rank, error.what());
+    if (!follows_from_the_lost_reader(error)) told.tell(speaker, rank, error.what());
     if (!comm.empty()) tuttiCommAbort(comm.handle());
     return false;
   }
@@ -66,7 +89,8 @@ bool run_ranks(const char* speaker, int threads, const std::function<void(Commun
   const int local = env().local_rank.value_or(0);
   if (prepare && threads == 1) prepare(local);
   Communicator processes = Communicator::from_environment();
-  if (threads == 1) return run_one(speaker, processes, body);
+  Told told;
+  if (threads == 1) return run_one(speaker, processes, body, told);
 
   const tuttiUniqueId id = agree_on_id(processes);
   const int first = processes.rank() * threads, ranks = processes.size() * threads;
@@ -77,14 +101,15 @@ bool run_ranks(const char* speaker, int threads, const std::function<void(Commun
       try {
         if (prepare) prepare(local * threads + i);
         Communicator comm(ranks, id, first + i);
-        failed += run_one(speaker, comm, body) ? 0 : 1;
+        failed += run_one(speaker, comm, body, told) ? 0 : 1;
       } catch (const std::exception& error) {
-        tell(speaker, first + i, error.what());
+        told.tell(speaker, first + i, error.what());
         ++failed;
       }
     });
   }
   for (std::thread& worker : workers) worker.join();
+  told.tell_numbers(speaker);
   if (failed == 0) processes.close();
   return failed == 0;
 }

@@ -81,5 +81,29 @@ TEST(SmallPlans, ATreeIsThatOfTheLatencies) {
   EXPECT_DOUBLE_EQ(plan::longest_chain(tree_plans(Collective::AllReduce, tree), cost), 2 * postal_time(9, 3, 1));
 }
 
+TEST(SmallPlans, ATreeTellsItsChildrenAtOnceAndHearsThemInReverse) {
+  const LatencyTree tree = fastest_tree(Postal(9, 3, 1), 0);
+  const auto down = tree_plans(Collective::Broadcast, tree), up = tree_plans(Collective::Reduce, tree);
+  for (size_t rank = 0; rank < tree.children.size(); ++rank) {
+    const std::vector<Rank>& children = tree.children[rank];
+    std::vector<std::vector<Rank>> told, heard;
+    for (const plan::Step& step : down[rank].steps) {
+      if (step.kind != plan::StepKind::Send) continue;
+      const auto first = down[rank].peers.begin();
+      told.emplace_back(first + step.peers.begin, first + step.peers.end);
+    }
+    for (const plan::Step& step : up[rank].steps) {
+      if (step.kind != plan::StepKind::Reduce) continue;
+      heard.emplace_back();
+      for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
+        if (up[rank].operands[i].peer != kNoRank) heard.back().insert(heard.back().begin(), up[rank].operands[i].peer);
+      }
+    }
+    const std::vector<std::vector<Rank>> once(children.empty() ? 0 : 1, children);
+    EXPECT_EQ(told, once) << "one publication to all, in the order in which they are told";
+    EXPECT_EQ(heard, once) << "those with the longest subtrees are the last to be there";
+  }
+}
+
 }  // namespace
 }  // namespace tutti::synth

@@ -42,6 +42,13 @@ exec::WindowCall window_call(const OneSided& call) {
           .stream = call.stream};
 }
 
+/// A rank has aborted or revoked the communicator: then all calls fail. After other failures signals that have come are
+/// still taken.
+bool is_deliberate(const std::atomic<uint32_t>& failed) {
+  const auto code = static_cast<Code>(failed.load(std::memory_order_acquire));
+  return code == Code::Aborted || code == Code::Revoked;
+}
+
 void put_word(void* into, uint64_t word) {
   if (into != nullptr) std::memcpy(into, &word, sizeof word);
 }
@@ -122,7 +129,7 @@ void SignalWait::check_failure(double seconds) {
     stall.has_left = true;
     return tell(stall);
   }
-  if (poll()) return;  // it came before the failure
+  if (!is_deliberate(context_.failed) && poll()) return;  // it came before the failure
   status_ = context_.observer.failed();
   done_ = true;
 }
@@ -164,7 +171,7 @@ void Communicator::refuse(const OneSided& call) const {
 void Communicator::run_unnoted(Window& window, const OneSided& call) {
   if (window.backend != kHostBackend) return run_on_backend(window, call);
   const Synchronized with_agent(windows_.get());
-  if (call.what == What::WaitSignal && window.parts && take_soon(window, call)) {  // also after a failure
+  if (call.what == What::WaitSignal && window.parts && !is_deliberate(failed_) && take_soon(window, call)) {
     return log_->totals.add_one_sided(call.what, 0);
   }
   if (has_failed() || !is_live()) [[unlikely]]

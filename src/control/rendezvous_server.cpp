@@ -155,6 +155,7 @@ void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint
     for (RankState& rank : joined_) rank.knows_failure = false;  // not yet of this one
   }
   send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
+  check_failure_is_known();
 }
 
 /// A rank answers a failure with one, also where it has found another one at the same time.

@@ -141,25 +141,26 @@ bool OwnPart::is_used_by(Rank rank) const {
   return gate_ ? link::may_be_in_kernel(process) : process == 0 || !link::is_gone(process);
 }
 
-bool OwnPart::is_in_use() const {
+std::vector<Rank> OwnPart::users() const {
+  std::vector<Rank> users;
   for (Rank rank = 0; rank < ranks(); ++rank) {
-    if (is_used_by(rank)) return true;
+    if (is_used_by(rank)) users.push_back(rank);
   }
-  return false;
+  return users;
 }
 
 std::string OwnPart::still_written() const {
-  std::string users;
-  for (Rank rank = 0; rank < ranks(); ++rank) {
-    if (is_used_by(rank)) users += fmt::format("{}rank {}", users.empty() ? "" : ", ", rank);
-  }
+  const bool one = users_.size() == 1;
   const std::string which = head_ + tail_ < part_.bytes
                                 ? fmt::format("the first {} and the last {} of the {} bytes", head_, tail_, part_.bytes)
                                 : fmt::format("all {} bytes", part_.bytes);
-  return fmt::format(
-      "{} may still write to {} at {}, since it was stopped in the middle of a copy, and they share pages with other "
-      "data or another window, or the system refuses new pages: do not use them before its process has ended",
-      users, which, static_cast<const void*>(memory_));
+  const char* const why = gate_ ? "the system copies there for" : "a copy there was under way in";
+  const char* const kept = gate_ ? ""
+                                 : " that was stopped, and these bytes share pages with other data or with another "
+                                   "window, or the system refuses new pages";
+  return fmt::format("{} {} may still write to {} at {}: {} {}{}. Do not use these bytes before {} ended",
+                     one ? "rank" : "ranks", fmt::join(users_, ", "), which, static_cast<const void*>(memory_), why,
+                     one ? "a process" : "processes", kept, one ? "that process has" : "those processes have");
 }
 
 bool OwnPart::close(Closed why) {
@@ -168,8 +169,8 @@ bool OwnPart::close(Closed why) {
   }
   if (gate_) gate_->shut();
   const Deadline grace = Deadline::in(kGrace);
-  while (is_in_use() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  return !is_in_use() || cut_off();
+  while (!(users_ = users()).empty() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return users_.empty() || cut_off();
 }
 
 /// Of a part that a stopped process may still write to.

@@ -53,7 +53,7 @@ class OwnPart {
   OwnPart(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
   Rank ranks() const { return static_cast<Rank>(processes_.size()); }
   bool is_used_by(Rank rank) const;
-  bool is_in_use() const;
+  std::vector<Rank> users() const;
   bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();
 
@@ -64,6 +64,7 @@ class OwnPart {
   const uint64_t token_;
   std::optional<link::CmaGate> gate_;
   Part part_;
+  std::vector<Rank> users_;       // after a close() that was false: those that may still write
   uint64_t head_ = 0, tail_ = 0;  // bytes on pages at its ends that were not renewed; all of them, if none was
 };
 

@@ -8,10 +8,11 @@ import re
 import shutil
 import signal
 import tempfile
+import time
 import unittest
 
 import support
-from support import Terminal, children, main, start, tutti
+from support import LIMIT, Terminal, children, main, start, tutti
 
 SMALL = ["--layers", "2", "--width", "32", "--length", "32", "--batch", "6"]
 
@@ -71,6 +72,15 @@ class Checkpoints(unittest.TestCase):
             self.assertTrue(saved, text)
             self.assertEqual(self.steps(), [int(saved[1])])
             shutil.rmtree(self.folder)
+
+    def test_a_step_longer_than_ranks_of_other_jobs_have_is_saved(self):
+        job = start("train", "-n", "2", *SMALL, "--steps", "4", "--pp", "2", "--micro-batches", "2", "--pace", "1100",
+                    "--save", self.folder)
+        time.sleep(1)
+        job.send_signal(signal.SIGINT)  # in the first step: it takes more than the 7 s until other ranks are killed
+        _, errors = job.communicate(timeout=LIMIT)
+        self.assertEqual(job.returncode, 0, errors)
+        self.assertEqual(len(self.steps()), 1, errors)
 
     def test_other_runs_checkpoints_are_not_added_to(self):
         self.train("-n", "1", "--steps", "2", "--save", self.folder)

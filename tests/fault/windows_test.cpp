@@ -40,6 +40,13 @@ TEST_P(WindowOfProcesses, ARankThatDiesEndsAWaitForItsSignal) {
   EXPECT_EQ(stories[0][5].code, tuttiPeerFailed);
 }
 
+TEST_P(WindowOfProcesses, ASignalIsNotTakenAfterARevocation) {
+  const auto stories =
+      run(GetParam(), "window 8\nsignal 1\nbarrier\nrevoke", "window 8\nbarrier\nuntil_revoked\nwait_signal 0");
+  ASSERT_EQ(stories[1].size(), 5u);
+  EXPECT_EQ(stories[1][4].code, tuttiRevoked) << stories[1][4].text;
+}
+
 TEST_P(WindowOfProcesses, ARankThatDiesIsNamedByCallsOnItsPart) {
   for (const std::string memory : {"", " mapped"}) {
     for (const std::string call : {"repeat put 524288 1", "repeat get 524288 1"}) {

@@ -137,7 +137,7 @@ TEST(WindowsOfProcesses, RefuseABufferThatMayNotBeReadOrWritten) {
       buffer.protect(at, kPages, kBoth);
       OK(tuttiWindowBarrier(words.window, nullptr));
       for (const size_t i : {size_t{0}, kLate / 8, kLarge / 8 - 1}) {
-        EXPECT_TRUE(words.data[i] == 5 || (words.data[i] == 6 && i < at) || (words.data[i] == 0 && at > 0)) << i;
+        EXPECT_TRUE(words.data[i] == 5 || (words.data[i] == 6 && i * 8 < at) || (words.data[i] == 0 && at > 0)) << i;
       }
       OK(tuttiWindowBarrier(words.window, nullptr));
     }

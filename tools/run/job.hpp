@@ -38,6 +38,7 @@ struct Job {
   double grace = 5;         ///< seconds in which the others may end by themselves after a rank has failed
   bool keep_going = false;  ///< the others are left alone when a rank has failed
   double notice = 30;  ///< seconds in which ranks may end by themselves after SIGTERM, where `restarts` can tell them
+  bool saves = false;  ///< ranks that get SIGINT or SIGTERM save what they have: they have `notice` seconds for it, too
   std::shared_ptr<Restarts> restarts;  ///< null: a rank that fails ends the job
   bool verbose = false;                ///< reports on stderr what is started where
   uint64_t tasks = 1;                  ///< minimum of processes and threads per rank

@@ -184,7 +184,7 @@ void Supervisor::take_signal(int signal) {
     return count_down(job_.notice, SIGTERM);
   }
   send_all(signal);
-  count_down(job_.grace, SIGTERM);
+  count_down(job_.saves ? job_.notice : job_.grace, SIGTERM);
 }
 
 void Supervisor::stop_and_continue() {

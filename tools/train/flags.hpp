@@ -20,6 +20,7 @@ struct TrainFlags {
   int save_every = 0;
   double snapshot_every = 2;  // seconds
   int restarts = 0, min_ranks = 0;
+  double notice = 30;  // seconds
   std::vector<std::string> traces;
   double pace = 0;                       // milliseconds
   double bucket = 25, first_bucket = 1;  // MiB

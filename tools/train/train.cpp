@@ -23,7 +23,8 @@ ranks together, so the loss is the same however many there are. Ranks are -n pro
 (tutti run, torchrun, srun, mpirun).
 
 With --restarts or --min-ranks, or under tutti run with these, training goes on when a rank is lost, from copies of the
-optimizer's state in memory. SIGTERM and Ctrl-C save, with --save, and end; a second Ctrl-C ends at once.
+optimizer's state in memory. SIGTERM and Ctrl-C save, with --save, and end, within --notice seconds; a second Ctrl-C
+ends at once.
 
 waiting: the share of a step in which rank 0 waits for communication. hidden: the share of the gradients' communication
 that ran while the backward pass computed. balance, imbalance: with --experts, the load-balance loss (1 where the experts
@@ -62,6 +63,8 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
       check_run(*flags, flags->processes);
       check_fewer(*flags);
       Job job = job_of_self("tutti train", arguments, place_here(flags->processes), 1);
+      job.notice = flags->notice;
+      job.saves = !flags->save.empty();
       if (flags->restarts > 0 || flags->min_ranks > 0) {
         job.restarts = std::make_shared<Restarts>(job, flags->restarts, flags->min_ranks);
       }

@@ -98,7 +98,7 @@ TEST(OwnPart, SaysWhichOfItsBytesAStoppedRankMayStillWrite) {
     const std::jthread first([&] { EXPECT_FALSE(part->close()); }), second([&] { EXPECT_FALSE(word->close()); });
   }
   EXPECT_EQ(part->still_written().find(fmt::format("rank 2 may still write to the first 8 and the last 16 of the {} "
-                                                   "bytes at {}, since",
+                                                   "bytes at {}: a copy there was under way in a process that",
                                                    2 * page + 24, static_cast<void*>(memory + page - 8))),
             0u)
       << part->still_written();

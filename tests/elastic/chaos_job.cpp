@@ -24,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Seen {
   int64_t step = 0, made = 0, wrong = 0, failures = 0;
-  std::vector<long> resident, descriptors;  // at the beginning of each generation
+  std::vector<long> resident, descriptors;  // at the beginning of each generation, …
+  std::vector<int> ranks;                   // … which had so many
 };
 
 long resident_kib() {
@@ -109,14 +110,15 @@ Next make_step(Communicator& world, Seen& seen) {
   return notices[0] != 0 ? Next::Stop : notices[1] != 0 ? Next::Gather : Next::Step;
 }
 
-/// Rank 0 tells how far the job is, a few times a second.
+/// Rank 0 tells how far the job is, a few times a second, and when (CLOCK_MONOTONIC) the last step began.
 class Progress {
  public:
   explicit Progress(std::string file) : file_(std::move(file)) {}
-  void tell(Communicator& world, int64_t step) {
+  void tell(Communicator& world, int64_t step, Clock::time_point began) {
     if (file_.empty() || world.rank() != 0 || Clock::now() < next_) return;
     next_ = Clock::now() + std::chrono::milliseconds(200);
-    std::ofstream(file_ + ".new") << step << ' ' << world.size() << ' ' << Communicator::job_state().generation << '\n';
+    std::ofstream(file_ + ".new") << step << ' ' << world.size() << ' ' << Communicator::job_state().generation << ' '
+                                  << std::chrono::nanoseconds(began.time_since_epoch()).count() << '\n';
     std::rename((file_ + ".new").c_str(), file_.c_str());
   }
 
@@ -130,20 +132,24 @@ bool run_generation(Seen& seen, Progress& progress, std::chrono::milliseconds pa
   auto world = Communicator::from_environment();
   seen.resident.push_back(resident_kib());
   seen.descriptors.push_back(open_descriptors());
+  seen.ranks.push_back(world.size());
   world.all_reduce(seen.step, tutti::Op::Max);
   auto next = Next::Step;
   while (next == Next::Step) {
+    const auto began = Clock::now();
     next = make_step(world, seen);
-    progress.tell(world, seen.step);
+    progress.tell(world, seen.step, began);
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
   }
   world.close();
   return next == Next::Stop;
 }
 
-/// "RESIDENT_FROM RESIDENT_TO DESCRIPTORS_FROM DESCRIPTORS_TO" of the generations after the first two.
+/// "RESIDENT_FROM RESIDENT_TO DESCRIPTORS_FROM DESCRIPTORS_TO": of the last generation, and of the first one after two
+/// others that had as many ranks, since each rank takes memory and descriptors.
 void tell_end(const Seen& seen) {
-  const size_t first = std::min<size_t>(2, seen.resident.size() - 1);
+  size_t first = std::min<size_t>(2, seen.ranks.size() - 1);
+  while (seen.ranks[first] != seen.ranks.back()) ++first;
   std::printf("end: step %ld, made %ld, wrong %ld, failures %ld, generations %zu, KiB %ld %ld, descriptors %ld %ld\n",
               static_cast<long>(seen.step), static_cast<long>(seen.made), static_cast<long>(seen.wrong),
               static_cast<long>(seen.failures), seen.resident.size(), seen.resident[first], seen.resident.back(),

@@ -318,10 +318,29 @@ class Synth(unittest.TestCase):
             self.assertIn("4 trees; over the machine: that of block 0", texts)
             self.assertEqual(of_class("tree"), 2 * 3)  # three messages, each on a white ground
             self.assertEqual(of_class("cut"), 2)  # the link, and that of the legend
+            strokes = [path.get("stroke") for path in svg.iter("{http://www.w3.org/2000/svg}path")]
+            self.assertGreaterEqual(strokes.count("#cf2f26"), 2, "the busiest link has the colour that the legend has for it")
+            circles = len(list(svg.iter("{http://www.w3.org/2000/svg}circle")))
+            self.assertEqual(circles, 4 + 4 * 4, "ranks on the machine, and of each tree below")
+            ways = lambda *words: re.findall(r'class="tree" d="([^"]+)"', tutti("plan", "draw", plan, "--topo", topo, "-o", "-", *words).stdout)
+            self.assertEqual(len(ways()), 6)
+            self.assertNotEqual(ways(), ways("--tree", "3"))
             for words, why in ((("--tree", "4"), "the plan has 4 trees"), (("--hosts", "2"), "the machine 8")):
                 done = tutti("plan", "draw", plan, "--topo", topo, "-o", picture, *words)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(why, done.stderr)
+        # Of a root that tells all others itself, and hears them: how busy links are, and where messages end.
+        def drawn(collective, root):
+            done = tutti("plan", "draw", collective, "one_shot", "--topo", topo, "--root", str(root), "-o", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ends = [float(x) for x in re.findall(r'd="M([\d.]+) [\d.]+ l-4 7 h8 z"', done.stdout)]
+            return done.stdout, max(ends) - min(ends)
+        for collective in "broadcast", "reduce":
+            text, spread = drawn(collective, 3)
+            self.assertIn(">10 · 100 %<", text, "three times over the slow link")
+            text, spread = drawn(collective, 0)
+            self.assertIn(">10 · 80 %<", text, "once over the slow link, and three times over the root's own")
+            self.assertEqual(spread < 60, collective == "reduce", spread)
         # A ring of the catalogue: each block goes along a chain, and sums first.
         done = tutti("plan", "draw", "all_reduce", "ring", "--topo", topo, "-o", "-")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -183,6 +183,13 @@ class Profile(unittest.TestCase):
         done = tutti(*perf, env={**env, "TUTTI_ALGO": "all_reduce:synth"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^ .* 0 shm synth@")
+        # Ranks with cache folders of their own: rank 0 alone needs the file, and the others' are not looked at.
+        for with_file, ends in ((0, True), (1, False)):
+            script = (f'test $TUTTI_RANK = {with_file} || export XDG_CACHE_HOME={self.folder.name}/none; '
+                      'exec "$0" perf all_reduce -b 8 -e 64 -n 3')
+            done = tutti("run", "-n", "2", "--", "sh", "-c", script, TUTTI, env={**env, "TUTTI_ALGO": "all_reduce:synth"})
+            self.assertEqual(done.returncode == 0, ends, done.stderr)
+            self.assertIn("shm synth@" if ends else "no plan is kept for these 2 ranks", done.stdout + done.stderr)
         name = next(name for name in made if name.startswith("synth@"))
         for plan_us, ring_us, row in ((1, 2, "synth@"), (2, 1, "ring")):  # by cost
             times = {name: [[8, plan_us * 1e-6], [64, plan_us * 1e-6]], "ring": [[8, ring_us * 1e-6], [64, ring_us * 1e-6]]}

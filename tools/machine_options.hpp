@@ -24,7 +24,8 @@ inline constexpr Rank kMaxModelled = 4096;  ///< ranks, and hosts, of a model
 inline void add_call(CLI::App& command, std::string& collective, std::string& bytes, Rank& ranks) {
   command.add_option("COLLECTIVE", collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
   command.add_option("--bytes", bytes, "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
-  command.add_option("-n,--np", ranks, "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
+  command
+      .add_option("-n,--np", ranks, "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
       ->check(CLI::Range(1, kMaxModelled));
 }
 

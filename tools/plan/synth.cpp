@@ -284,7 +284,8 @@ void add_synth(CLI::App& plan) {
   add_without(*command, options->scene.without);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
-  command->add_option("-n,--np", options->scene.ranks, "ranks, of all hosts together; default one a GPU, else one a core")
+  command
+      ->add_option("-n,--np", options->scene.ranks, "ranks, of all hosts together; default one a GPU, else one a core")
       ->check(CLI::Range(1, kMaxModelled));
   command->add_option("--ranks", options->ranks, "of these ranks of the machine only: 0,2,4-7")->type_name("LIST");
   command

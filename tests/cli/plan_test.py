@@ -303,6 +303,40 @@ class Synth(unittest.TestCase):
         written = self.synth("all_reduce", "--ranks", "0,2-3", "-o", "-")
         self.assertEqual(json.loads(written.stdout)["ranks"], 3)
 
+    def test_takes_the_topology_of_a_job_whose_hosts_have_cables(self):
+        """Ranks that may use two cores each, and figures of pairs of hosts: two cables of host 3 are slow."""
+        nodes, links, hosts = [], [], []
+        for name in ("a", "b", "c", "d"):
+            first = len(nodes)
+            hosts.append(first)
+            nodes += [{"kind": "host", "name": name}, {"kind": "package", "in": first}, {"kind": "core", "in": first + 1, "number": 0},
+                      {"kind": "core", "in": first + 1, "number": 1}, {"kind": "nic", "in": first + 1, "port": 3}]
+            links += [{"kind": "cache", "a": first + core, "b": first + 1, "gbps": 50} for core in (2, 3)]
+            links.append({"kind": "pci", "a": first + 4, "b": first + 1, "gbps": 12})
+        fabric = len(nodes)
+        nodes.append({"kind": "fabric"})
+        for host, port in zip(hosts, (2.25, 2.25, 3, 1.5)):
+            links.append({"kind": "network", "a": host + 4, "b": fabric, "gbps": port})
+        figures = [{"between": "hosts", "us": 20, "gbps": 1}]
+        for a in range(4):
+            for b in range(a):
+                figures.append({"between": "hosts", "a": hosts[a], "b": hosts[b], "us": 20, "gbps": 0.25 if a == 3 and b < 2 else 1})
+        with tempfile.TemporaryDirectory() as folder:
+            topo, plan = folder + "/job.json", folder + "/a.json"
+            with open(topo, "w") as file:
+                json.dump({"format": "tutti-topology", "version": 1, "nodes": nodes, "links": links, "figures": figures,
+                           "ranks": [host + 1 for host in hosts]}, file)
+            done = tutti("plan", "synth", "all_gather", "--topo", topo, "--bytes", "8M", "-o", plan, "--json", folder + "/t.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                rows = json.load(file)["algorithms"]
+            drawn = tutti("plan", "draw", plan, "--topo", topo, "-o", folder + "/a.svg")
+            self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertIn("{ranks 0-2 | rank 3}: 1.5 GB/s cross, 3 blocks must", done.stdout)
+        made, other = (max(row["of_bound"] for row in rows if row["made"] is is_made) for is_made in (True, False))
+        self.assertGreater(made, 0.9)
+        self.assertLess(other, 0.6, "directly, a block takes twice the bound's time over a slow cable")
+
     def test_draws_the_trees_over_the_machine(self):
         topo = str(TOPOLOGIES / "nccl-pcie-2-sockets.xml")
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "select/machine.hpp"
+#include "select/synthesised.hpp"
 #include "tools/machine_options.hpp"
 #include "topo/without.hpp"
 
@@ -51,7 +52,9 @@ Machine machine_of(const SceneOptions& scene, const std::string& named) {
     }
     graph = topo::without_nodes(graph, others);
   }
-  std::vector<topo::NodeId> nodes = select::place_ranks(graph, named.empty() ? scene.ranks : Rank{0}).nodes;
+  // Ranks of a job may use several cores each.
+  std::vector<topo::NodeId> nodes =
+      select::nodes_of_plans(graph, select::place_ranks(graph, named.empty() ? scene.ranks : Rank{0}).nodes, {});
   if (nodes.size() < 2) {
     const std::string given = named.empty() ? std::string() : fmt::format("--ranks {} names no other: ", named);
     throw_error(Code::InvalidArgument,

@@ -39,7 +39,7 @@ void check_nodes(const Graph& graph, std::span<const NodeId> nodes, Sharing shar
   }
 }
 
-constexpr double kNarrower = 0.98;  // of its hosts' ports: a cable that is not so is left out
+constexpr double kNarrower = 0.98;  // of the way through the network: what is not so is no cable
 
 /// Of what joins two nodes, in kB/s.
 Capacity capacity_of(const Graph& graph, NodeId a, NodeId b, double gbps) {
@@ -173,7 +173,7 @@ class Builder {
     return {};
   }
 
-  /// Pairs of hosts that reach less than the ports that their ranks use.
+  /// Pairs of hosts that reach less than a message's way to the network and from it.
   void find_cables() {
     const topo::HostFigures figures(graph_);
     if (figures.empty()) return;
@@ -186,7 +186,7 @@ class Builder {
         const topo::Figure* const figure = figures.of(one.node, other.node);
         if (figure == nullptr || figure->gbps <= 0 || one.fabric != other.fabric) continue;
         const Capacity rate = capacity_of(graph_, one.node, other.node, figure->gbps);
-        if (static_cast<double>(rate) > kNarrower * static_cast<double>(std::min(one.port, other.port))) continue;
+        if (figure->gbps > kNarrower * std::min(one.narrowest, other.narrowest)) continue;
         cables_[{a, b}] = cables_[{b, a}] = rate;
         network_.cables.insert({{a, b}, {b, a}});
       }

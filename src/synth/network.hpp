@@ -10,9 +10,9 @@
 // ranks are in the network: no schedule of messages between ranks can use others (PCIe between GPUs that NVSwitches
 // join), and a bound that counted them could not be reached.
 //
-// Where a job knows that two hosts of one network reach less than their ports (topo::HostFigures), a *cable* of that
-// rate joins them beside the network. Such a host has a *gate*: its NICs lead there, and its cables and the network
-// begin there, so what all of its messages share lies before it.
+// Where a job knows that two hosts of one network reach less than a message's way by their NICs (topo::HostFigures), a
+// *cable* of that rate joins them beside the network. Such a host has a *gate*: its NICs lead there, and its cables and
+// the network begin there, so what all of its messages share lies before it.
 #pragma once
 
 #include <cstdint>

@@ -64,6 +64,25 @@ TEST(Network, LeavesOtherPairsToTheNetwork) {
   EXPECT_TRUE(network.passes(0, fabric, 2));
 }
 
+/// Of two NICs, a message takes one: what was measured between two ranks of the hosts is no limit of both together.
+TEST(Network, HasNoCableWhereTwoHostsReachWhatAMessageCan) {
+  Drawing drawing;
+  const auto fabric = drawing.node(topo::NodeKind::Fabric);
+  for (int host = 0; host < 2; ++host) {
+    drawing.host();
+    for (int i = 0; i < 2; ++i) {
+      const auto bridge = drawing.star(1, 24, topo::NodeKind::Bridge), nic = drawing.node(topo::NodeKind::Nic);
+      drawing.join(bridge, nic, 24, topo::LinkKind::Pci);
+      drawing.join(nic, fabric, 12, topo::LinkKind::Network);
+    }
+  }
+  drawing.know(0, 2, 12);
+  EXPECT_TRUE(drawing.network().gates.empty());
+  drawing = hosts_with_ports({12, 12});
+  drawing.know(0, 1, 6);
+  EXPECT_EQ(drawing.network().gates.size(), 2U);
+}
+
 void expect_refused(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const std::string& why) {
   try {
     network_of(graph, ranks);

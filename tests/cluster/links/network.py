@@ -15,7 +15,7 @@ import tempfile
 import time
 
 FAST, SLOW = 100, 25  # MB/s
-CABLE, SLOW_CABLE = 40, 10  # of cables, of which three are busy at a host: less, so that processors are not the limit
+CABLE, SLOW_CABLE = 20, 5  # of cables, of which three are busy at a host: less, so that processors are not the limit
 NAMES = [f"host{number}" for number in range(4)]
 BURST = 128 << 10  # bytes that pass at once: more than one packet as the kernel hands it over
 QUEUE = 512 << 10  # bytes that wait in a queue before some are lost

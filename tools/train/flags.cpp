@@ -141,8 +141,9 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
                   "with -n: where no restart is left, the others go on as long as so many remain")
       ->check(least(1));
   command
-      .add_option("--notice", flags.notice,
-                  "with -n: seconds from SIGTERM, or Ctrl-C with --save, until ranks that still run are ended; default 30")
+      .add_option(
+          "--notice", flags.notice,
+          "with -n: seconds from SIGTERM, or Ctrl-C with --save, until ranks that still run are ended; default 30")
       ->check(within(0.0, 1e6));
   command
       .add_option(

@@ -2,10 +2,10 @@
 //
 //   tutti run -n 4 --restarts 3 -- ./elastic 2000
 //
-// adds up numbers of all ranks in 2000 steps. Kill any rank meanwhile (kill -9): it is started again, and the sum at the
-// end is the same. With --min-ranks 2 in place of --restarts, the others go on without it. After SIGTERM to tutti run,
-// or to any rank, all stop at the same step. With a rank and a step behind the number of steps, that rank kills itself there:
-// ./elastic 2000 2 500
+// adds up numbers of all ranks in 2000 steps. Kill any rank meanwhile (kill -9): it is started again, and the sum at
+// the end is the same. With --min-ranks 2 in place of --restarts, the others go on without it. After SIGTERM to
+// tutti run, or to any rank, all stop at the same step. With a rank and a step behind the number of steps, that rank
+// kills itself there: ./elastic 2000 2 500
 #include <unistd.h>
 
 #include <csignal>

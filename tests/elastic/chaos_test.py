@@ -22,7 +22,9 @@ import time
 HEARTBEAT = 2  # seconds
 GETS_ON_WITHIN = 60  # seconds
 RANKS_EACH = 3
-MOST_GROWTH = 6 << 10, 4  # KiB and descriptors: at most 3.5 MiB and 1 were seen in 13 to 80 generations
+# KiB and descriptors. A process keeps the last 64 communicators that it has destroyed, 150 KB each: 1 to 10 MiB and 0 to 2
+# descriptors were seen in 13 to 80 generations, and 15 MiB in 200.
+MOST_GROWTH = 16 << 10, 4
 KNOWN = ("chaos_job", "progress", "log", "on", "tmp")  # files of this test
 NAMES = ("near", "far")
 ADDRESSES = ("10.98.0.1", "10.98.0.2")
@@ -96,10 +98,10 @@ def processes_of(program):
 
 
 class Chaos:
-    def __init__(self, build, hosts, seed, pause):
+    def __init__(self, build, hosts, seed, pause, any_memory):
         self.random = random.Random(seed)
         self.hosts = hosts
-        self.pause = str(pause)
+        self.pause, self.any_memory = str(pause), any_memory
         # A copy, so that its processes are this job's alone.
         self.program = str(hosts.folder / "chaos_job")
         shutil.copy(build / "tests/elastic/tutti_chaos_job", self.program)
@@ -226,7 +228,7 @@ class Chaos:
         grown = int(oldest[6]) - int(oldest[5]), int(oldest[8]) - int(oldest[7])
         print(f"{self.counts}: {ends[0][0]} steps, {len(ends)} ranks at the end; the oldest was in {oldest[4]} generations: "
               f"memory {oldest[5]} to {oldest[6]} KiB, descriptors {oldest[7]} to {oldest[8]}")
-        assert grown[0] < MOST_GROWTH[0], f"memory has grown by {grown[0]} KiB"
+        assert self.any_memory or grown[0] < MOST_GROWTH[0], f"memory has grown by {grown[0]} KiB"
         assert grown[1] < MOST_GROWTH[1], f"descriptors have grown by {grown[1]}"
 
 
@@ -237,13 +239,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, nargs=2, default=(5, 15))
     parser.add_argument("--pause", type=int, default=0, help="ms behind each step of the job, which else takes all processors")
+    parser.add_argument("--any-memory", action="store_true", help="memory may grow: a sanitizer's own does")
     options = parser.parse_args()
     try:
         hosts = Hosts()
     except Unavailable as error:
         print(f"skipped: {error}")
         return 77
-    chaos = Chaos(options.build.resolve(), hosts, options.seed, options.pause)
+    chaos = Chaos(options.build.resolve(), hosts, options.seed, options.pause, options.any_memory)
     try:
         chaos.run(options.seconds, options.every)
         chaos.finish()

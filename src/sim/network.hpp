@@ -28,7 +28,7 @@ class Network {
   virtual ~Network() = default;
 
   /// Starts a message of `bytes` bytes (more than 0), which uses all of `resources` (at least one) at once. Returns its
-  /// number; numbers of ended messages are used again.
+  /// number; a message that starts after another has ended may get its number.
   virtual uint32_t start(std::span<const uint32_t> resources, double bytes) = 0;
   /// Goes on to the next time at which messages end, but at most to `until`, appends the ended ones to `ended`, and
   /// returns that time.

@@ -42,7 +42,10 @@ class Replayer {
       if (next == kNever && network_.idle()) report_deadlock();
       ended.clear();
       now_ = network_.advance(next, ended);
-      for (const uint32_t message : ended) end_transfer(message);
+      // All of them first: what ends one instruction may send the next message, which gets the number of one of these.
+      ended_transfers_.clear();
+      for (const uint32_t message : ended) ended_transfers_.push_back(transfers_[message]);
+      for (const Transfer& transfer : ended_transfers_) end_transfer(transfer);
       while (ended.empty() && !events_.empty() && events_.top().time <= now_ + kInstant) {
         const Timer timer = events_.top();
         events_.pop();
@@ -270,8 +273,7 @@ class Replayer {
     for (const uint32_t resource : resources) carried[resource] += bytes;
   }
 
-  void end_transfer(uint32_t number) {
-    const Transfer transfer = transfers_[number];
+  void end_transfer(const Transfer& transfer) {
     if (transfer.stream != kNobody) return after(transfer.latency, Timer::Arrived, transfer.stream);
     if (--lanes_[transfer.lane].pending == 0) complete(transfer.lane);
   }
@@ -377,6 +379,7 @@ class Replayer {
   std::vector<Worker>& workers_ = state_.workers;
   std::vector<Stream>& streams_ = state_.streams;
   std::vector<Transfer> transfers_;  // by number of a message on the network
+  std::vector<Transfer> ended_transfers_;
   std::priority_queue<Timer> events_;
   // By rank: calls begun; lanes that are not done with the call; unread messages in its own memory; is the call's own
   // work still to be done?

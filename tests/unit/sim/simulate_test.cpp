@@ -314,22 +314,6 @@ TEST(Simulate, TooManyStepsAreRefused) {
   EXPECT_THROW(simulate(cluster.call(Collective::AllToAll, "pairwise", 4096), cluster.machine()), Error);
 }
 
-TEST(Simulate, ADeadlockIsNamed) {
-  Programs programs;
-  WindowWork waits{.lanes = {{0, 1}}, .ops = {Work{}}, .arrivals = {0}, .outs = {}};
-  waits.ops[0].arrivals = {0, 1};
-  programs.ranks = {RankWork{.full = {}, .last = waits, .fenced = false}};
-  programs.channels = {{0, 0}};
-  Machine machine(1, 1, {.copy = 1e-10});
-  const auto network = equal_shares(machine.resources());
-  try {
-    replay(programs, machine, *network, {});
-    FAIL() << "it ended";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 0 waits in lane 0"), std::string::npos) << error.what();
-  }
-}
-
 TEST(Simulate, WhatRanksDoIsTraced) {
   Gpus gpus(1);
   const Simulated all =

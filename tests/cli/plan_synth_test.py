@@ -1,0 +1,214 @@
+"""tutti plan synth, the plans that it makes drawn over their machine, and tutti topo --weakest."""
+
+import json
+import os
+import pathlib
+import re
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+from support import main, tutti
+
+TOPOLOGIES = pathlib.Path(__file__).resolve().parents[1] / "topologies"
+
+
+class Synth(unittest.TestCase):
+    def synth(self, *words, topo="nccl-pcie-2-sockets.xml"):
+        return tutti("plan", "synth", *words, "--topo", str(TOPOLOGIES / topo))
+
+    def test_writes_a_plan_that_is_proven_and_ranks_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("all_gather", "-o", folder + "/a.json", "--json", folder + "/t.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                table = json.load(file)
+            verified = tutti("plan", "verify", folder + "/a.json")
+        self.assertIn("{ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB", done.stdout)
+        self.assertIn("verified: right for every message size and every timing", done.stdout)
+        self.assertEqual(verified.returncode, 0, verified.stderr)
+        self.assertTrue(table["bound"]["exact"])
+        self.assertEqual((table["bound"]["blocks"], table["bound"]["bytes_per_second"]), (3, 10e9))
+        made = [row for row in table["algorithms"] if row["made"]]
+        self.assertGreater(max(row["of_bound"] for row in made), 0.95)
+        self.assertIn("ring", [row["algorithm"] for row in table["algorithms"]])
+        rows = re.findall(r"(?m)^([* ]) (\S+) +(\d+) +(\S+) +([\d.]+) +([\d.]+) %  (best|[\d.]+ times as long)(, as it is run)? +\S",
+                          done.stdout)
+        self.assertEqual(len(rows), len(table["algorithms"]), "columns stand apart")
+        self.assertEqual([row[6] for row in rows].count("best"), 1)
+        self.assertEqual([row[0] for row in rows if row[7]], ["*"])
+
+    def test_no_file_of_synth_is_left_out_in_silence(self):
+        topology = str(TOPOLOGIES / "nccl-8-gpus-8-nics.xml")
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "made.json")
+            for arguments, words in ((("--bound", "-o", made), "-o: with --bound no plan is made; leave one of them out"),
+                                     (("--bound", "--json", made), "which --bound does not make"),
+                                     (("--no-sim", "--json", made), "which --no-sim does not make"),
+                                     (("-o", "-", "--json", made), "-o - is the plan and nothing else")):
+                done = tutti("plan", "synth", "all_gather", "--topo", topology, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(words, done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_one_rank_needs_no_plan(self):
+        for words in (("--ranks", "3"), ("-n", "1"), ("--ranks", "3", "--bound"), ("--ranks", "3", "--sizes")):
+            done = self.synth("all_gather", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("one rank sends nothing", done.stderr)
+
+    def test_says_which_plan_is_for_which_size(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("all_reduce", "--sizes", "--json", folder + "/t.json", topo="nccl-8-gpus-8-nics.xml")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                sizes = json.load(file)["sizes"]
+        self.assertRegex(done.stdout, r"(?m)^  bytes +plan +predicted +% of bound +the catalogue's best")
+        self.assertEqual((sizes[0]["from"], sizes[-1]["to"]), (8, 2**30))
+        for row, after in zip(sizes, sizes[1:]):
+            self.assertEqual(2 * row["to"], after["from"])
+        self.assertLessEqual(len({row["plan"] for row in sizes}), 5, "a handful")
+        self.assertTrue(sizes[-1]["plan"].startswith("synth@"), "the trees at the bound")
+        self.assertFalse(sizes[0]["plan"].startswith("synth@"), "a plan for small calls")
+        for row in sizes:
+            for end in row["first"], row["last"]:
+                self.assertGreater(end["of_bound"], 0)
+
+    def test_serves_a_part_of_the_ranks(self):
+        done = self.synth("all_reduce", "--ranks", "0,2-3", "--no-sim")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("on 3 ranks", done.stdout)
+        written = self.synth("all_reduce", "--ranks", "0,2-3", "-o", "-")
+        self.assertEqual(json.loads(written.stdout)["ranks"], 3)
+
+    def test_takes_the_topology_of_a_job_whose_hosts_have_cables(self):
+        """Ranks that may use two cores each, and figures of pairs of hosts: two cables of host 3 are slow."""
+        nodes, links, hosts = [], [], []
+        for name in ("a", "b", "c", "d"):
+            first = len(nodes)
+            hosts.append(first)
+            nodes += [{"kind": "host", "name": name}, {"kind": "package", "in": first}, {"kind": "core", "in": first + 1, "number": 0},
+                      {"kind": "core", "in": first + 1, "number": 1}, {"kind": "nic", "in": first + 1, "port": 3}]
+            links += [{"kind": "cache", "a": first + core, "b": first + 1, "gbps": 50} for core in (2, 3)]
+            links.append({"kind": "pci", "a": first + 4, "b": first + 1, "gbps": 12})
+        fabric = len(nodes)
+        nodes.append({"kind": "fabric"})
+        for host, port in zip(hosts, (2.25, 2.25, 3, 1.5)):
+            links.append({"kind": "network", "a": host + 4, "b": fabric, "gbps": port})
+        figures = [{"between": "hosts", "us": 20, "gbps": 1}]
+        for a in range(4):
+            for b in range(a):
+                figures.append({"between": "hosts", "a": hosts[a], "b": hosts[b], "us": 20, "gbps": 0.25 if a == 3 and b < 2 else 1})
+        with tempfile.TemporaryDirectory() as folder:
+            topo, plan = folder + "/job.json", folder + "/a.json"
+            with open(topo, "w") as file:
+                json.dump({"format": "tutti-topology", "version": 1, "nodes": nodes, "links": links, "figures": figures,
+                           "ranks": [host + 1 for host in hosts]}, file)
+            done = tutti("plan", "synth", "all_gather", "--topo", topo, "--bytes", "8M", "-o", plan, "--json", folder + "/t.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/t.json") as file:
+                rows = json.load(file)["algorithms"]
+            drawn = tutti("plan", "draw", plan, "--topo", topo, "-o", folder + "/a.svg")
+            self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertIn("{ranks 0-2 | rank 3}: 1.5 GB/s cross, 3 blocks must", done.stdout)
+        made, other = (max(row["of_bound"] for row in rows if row["made"] is is_made) for is_made in (True, False))
+        self.assertGreater(made, 0.9)
+        self.assertLess(other, 0.6, "directly, a block takes twice the bound's time over a slow cable")
+
+    def test_draws_the_trees_over_the_machine(self):
+        topo = str(TOPOLOGIES / "nccl-pcie-2-sockets.xml")
+        with tempfile.TemporaryDirectory() as folder:
+            plan, picture = folder + "/a.json", folder + "/a.svg"
+            self.assertEqual(self.synth("all_gather", "--no-sim", "-o", plan).returncode, 0)
+            done = tutti("plan", "draw", plan, "--topo", topo, "-o", picture)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            svg = xml.etree.ElementTree.parse(picture).getroot()
+            texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
+            of_class = lambda name: sum(path.get("class") == name for path in svg.iter("{http://www.w3.org/2000/svg}path"))
+            self.assertIn("The cut that binds: {ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB", texts)
+            self.assertIn("10 · 100 %", texts)  # between the two NUMA nodes
+            self.assertIn("4 trees; over the machine: that of block 0", texts)
+            self.assertEqual(of_class("tree"), 2 * 3)  # three messages, each on a white ground
+            self.assertEqual(of_class("cut"), 2)  # the link, and that of the legend
+            strokes = [path.get("stroke") for path in svg.iter("{http://www.w3.org/2000/svg}path")]
+            self.assertGreaterEqual(strokes.count("#cf2f26"), 2, "the busiest link has the colour that the legend has for it")
+            circles = len(list(svg.iter("{http://www.w3.org/2000/svg}circle")))
+            self.assertEqual(circles, 4 + 4 * 4, "ranks on the machine, and of each tree below")
+            ways = lambda *words: re.findall(r'class="tree" d="([^"]+)"', tutti("plan", "draw", plan, "--topo", topo, "-o", "-", *words).stdout)
+            self.assertEqual(len(ways()), 6)
+            self.assertNotEqual(ways(), ways("--tree", "3"))
+            for words, why in ((("--tree", "4"), "the plan has 4 trees"), (("--hosts", "2"), "the machine 8")):
+                done = tutti("plan", "draw", plan, "--topo", topo, "-o", picture, *words)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(why, done.stderr)
+        # Of a root that tells all others itself, and hears them: how busy links are, and where messages end.
+        def drawn(collective, root):
+            done = tutti("plan", "draw", collective, "one_shot", "--topo", topo, "--root", str(root), "-o", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ends = [float(x) for x in re.findall(r'd="M([\d.]+) [\d.]+ l-4 7 h8 z"', done.stdout)]
+            return done.stdout, max(ends) - min(ends)
+        for collective in "broadcast", "reduce":
+            text, spread = drawn(collective, 3)
+            self.assertIn(">10 · 100 %<", text, "three times over the slow link")
+            text, spread = drawn(collective, 0)
+            self.assertIn(">10 · 80 %<", text, "once over the slow link, and three times over the root's own")
+            self.assertEqual(spread < 60, collective == "reduce", spread)
+        # A ring of the catalogue: each block goes along a chain, and sums first.
+        done = tutti("plan", "draw", "all_reduce", "ring", "--topo", topo, "-o", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(">8 trees; over the machine: that of part 1 of 4<", done.stdout)
+
+    def test_makes_a_plan_for_a_root(self):
+        # Only GPU 3 is behind the link of 10 GB/s alone: from there, the buffer must cross it, too.
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("broadcast", "--root", "3", "--no-sim", "-o", folder + "/a.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(folder + "/a.json") as file:
+                ranks = json.load(file)["ranks"]
+        self.assertIn("{ranks 0-2 | rank 3}: 10 GB/s cross, the buffer must -> >= 107.4 ms/GiB", done.stdout)
+        self.assertIn("TUTTI_ORDER=natural runs it, for root 3 (", done.stdout)
+        self.assertEqual(ranks, 4)
+        for words, why in ((("all_gather", "--root", "1"), "has no root"), (("reduce", "--root", "4"), "ranks are 0 to 3")):
+            done = self.synth(*words)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stderr)
+
+    def test_a_broken_machine_is_slower(self):
+        whole, broken = (self.synth("all_gather", "--hosts", "2", "--bound", *words, topo="nccl-8-gpus-8-nics.xml")
+                         for words in ([], ["--without", "nic:mlx5_0", "--without", "link:0-4 NVSwitches"]))
+        self.assertEqual(broken.returncode, 0, broken.stderr)
+        least = [float(re.search(r">= ([\d.]+) ms/GiB", done.stdout)[1]) for done in (whole, broken)]
+        self.assertGreater(least[1], 2 * least[0])
+
+    def test_reduces_are_as_near_the_bound_as_broadcasts(self):
+        # Ranks are near the root of one tree and far from that of another: no round waits for another tree's.
+        done = self.synth("reduce", "--hosts", "2", "--json", "-", topo="nccl-8-gpus-8-nics.xml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = json.loads(done.stdout[done.stdout.index("{\n"):])
+        self.assertGreater(max(row["of_bound"] for row in table["algorithms"] if row["made"]), 0.9)
+
+    def test_says_what_is_wrong(self):
+        for words, why in ((["all_gather", "--ranks", "0,9"], "there are 4 ranks"),
+                           (["all_gather", "--ranks", "2,1"], "not ascending"),
+                           (["all_gather", "--ranks", "a"], "is no rank"),
+                           (["all_to_all"], "cannot be synthesised"),
+                           (["gather", "--bound"], "no bound is known"),
+                           (["all_gather", "--without", "gpu:9"], "there are GPU 0"),
+                           (["all_gather", "-n", "8"], "share GPU 0")):
+            done = self.synth(*words)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertIn(why, done.stderr)
+        for text in "", "<system", '{"format": "tutti-plan"}':
+            with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+                file.write(text)
+                file.flush()
+                self.assertNotEqual(tutti("plan", "synth", "all_gather", "--topo", file.name).returncode, 0)
+
+    def test_names_the_weakest_link(self):
+        done = tutti("topo", "--import", str(TOPOLOGIES / "nccl-pcie-2-sockets.xml"), "--weakest")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"apart +10 +1  NUMA node 0 - NUMA node 1")
+
+
+if __name__ == "__main__":
+    main()

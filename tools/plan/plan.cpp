@@ -9,7 +9,6 @@
 #include "base/spelling.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/json.hpp"
-#include "plan/order.hpp"
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
 #include "proof/cases.hpp"
@@ -17,9 +16,7 @@
 #include "tools/machine_options.hpp"
 #include "tools/output_option.hpp"
 #include "tools/plan/budget.hpp"
-#include "tools/plan/draw.hpp"
-#include "tools/plan/machine.hpp"
-#include "tools/plan/on_machine.hpp"
+#include "tools/plan/pictures.hpp"
 #include "tools/plan/subject.hpp"
 #include "tools/plan/synth.hpp"
 #include "tools/wrapped.hpp"
@@ -30,7 +27,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr Rank kMaxPlanRanks = 4096;
-constexpr Rank kMaxDrawn = 64;
 const CLI::Range kSomeRank(0, kMaxPlanRanks - 1);
 
 /// Runs what may be large: not beyond --memory, and with a line on a terminal that says what takes so long.
@@ -49,10 +45,6 @@ auto within_budget(const PlanOptions& options, const char* doing, const Work& wo
 
 std::string in_words(plan::Ratio ratio) {
   return ratio.den() == 1 ? fmt::format("{}", ratio.num()) : fmt::format("{}/{}", ratio.num(), ratio.den());
-}
-
-[[noreturn]] void too_many_to_draw(Rank ranks) {
-  throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMaxDrawn);
 }
 
 /// The numbers of ranks that are supported: a rule that holds for all that were tested.
@@ -105,12 +97,6 @@ void list(const PlanOptions& options) {
       "repr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n";
   if (options.file != kStandardOutput) fmt::print("{}", table);
   if (!options.file.empty()) write_file("-o", options.file, rows.dump(2) + "\n");
-}
-
-/// Ranks that a command names must exist.
-void check_rank(const char* what, Rank rank, Rank ranks) {
-  if (rank < ranks) return;
-  throw_error(Code::InvalidArgument, "{} {} of {}: ranks are 0 to {}", what, rank, in_ranks(ranks), ranks - 1);
 }
 
 void print_steps(const plan::RankPlan& plan) {
@@ -217,52 +203,6 @@ int verify(const PlanOptions& options) {
   fmt::print("\nThe cost that the algorithm claims is {}what was counted.\n", as_claimed ? "" : "NOT ");
   if (!as_claimed) print_differences(counted.cost, claimed);
   return as_claimed && runs ? 0 : 1;
-}
-
-/// The subject for a root: plans count ranks, and groups, from the root.
-Subject for_root(Subject subject, Rank root) {
-  if (root == 0) return subject;
-  if (!has_root(subject.shape.collective)) {
-    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(subject.shape.collective));
-  }
-  subject.title += fmt::format(", root {}", root);
-  if (subject.algorithm == nullptr || subject.shape.groups == nullptr) return subject;
-  subject.shape.groups = plan::RankOrder().seen(subject.shape.groups, root);
-  return subject;
-}
-
-/// The plan over a picture of its machine.
-void draw_machine(PlanOptions options) {
-  const Machine machine = machine_of(options.scene, options.on_ranks);
-  const auto ranks = static_cast<Rank>(machine.nodes.size());
-  if (!names_file(options) && !options.of_ranks) options.of_ranks = ranks;
-  Subject subject = whole_subject_of(options);
-  if (subject.shape.ranks != ranks) {
-    throw_error(Code::InvalidArgument, "the plan has {}, and the machine {}: give its --hosts and --ranks",
-                in_ranks(subject.shape.ranks), ranks);
-  }
-  check_rank("--root", options.root, ranks);
-  subject = for_root(std::move(subject), options.root);
-  const std::string title =
-      subject.title + " on " + options.scene.topology.substr(options.scene.topology.rfind('/') + 1);
-  const OnMachine on{.graph = &machine.graph, .nodes = machine.nodes, .root = options.root, .tree = options.tree};
-  write_file("-o", options.file, draw_on_machine(subject.plans, title, on));
-  if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
-}
-
-void draw(const PlanOptions& options) {
-  check_output("-o", options.file, {options.scene.topology, options.algorithm});
-  if (!options.scene.topology.empty()) return draw_machine(options);
-  if (!names_file(options) && options.ranks() > kMaxDrawn) too_many_to_draw(options.ranks());
-  Subject subject = subject_of(options);
-  if (subject.shape.ranks > kMaxDrawn) too_many_to_draw(subject.shape.ranks);
-  check_rank("--root", options.root, subject.shape.ranks);
-  check_rank("--rank", options.rank, subject.shape.ranks);
-  subject = for_root(std::move(subject), options.root);
-  if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
-  if (options.rank >= 0) subject.title += fmt::format(", what rank {} sends and receives", options.rank);
-  write_file("-o", options.file, draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}));
-  if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
 void export_plans(const PlanOptions& options) {

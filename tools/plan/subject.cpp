@@ -90,6 +90,11 @@ bool is_algorithm(const std::string& word) {
 
 }  // namespace
 
+void check_rank(const char* what, Rank rank, Rank ranks) {
+  if (rank < ranks) return;
+  throw_error(Code::InvalidArgument, "{} {} of {}: ranks are 0 to {}", what, rank, in_ranks(ranks), ranks - 1);
+}
+
 void take_words(PlanOptions& options) {
   const std::string &first = options.words.front(), &last = options.words.back();
   if (options.words.size() == 1) {

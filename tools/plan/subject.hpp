@@ -33,6 +33,8 @@ struct PlanOptions {
 void take_words(PlanOptions& options);
 
 std::string in_ranks(Rank ranks);
+/// Ranks that a command names must exist.
+void check_rank(const char* what, Rank rank, Rank ranks);
 plan::Shape shape_of(Collective collective, const PlanOptions& options);
 /// Names of algorithms have no dots or slashes.
 bool names_file(const PlanOptions& options);

@@ -13,9 +13,9 @@
 // go between groups. Every rank has its own link out of its group; where ranks share one, β is that of a rank's share
 // (select/machine.hpp).
 //
-// On GPUs, plans that work along groups use links inside groups and between them at the same time, each for other
-// windows, where a call has several replicas (blocks): only the first windows of each replica go through one phase
-// after the other. How many is as the simulator, which replays the programs, has it.
+// On GPUs, plans that work along groups, and those made for a machine, use links inside groups and between them at the
+// same time, each for other windows, where a call has several replicas (blocks): only the first windows of each replica
+// go through one phase after the other. How many is as the simulator, which replays the programs, has it.
 //
 // Times are those of calls that follow each other, as `tutti perf` and `tutti tune` measure them. It matters for
 // reduces: a rank that has copied what it sends into staging memory goes on to the next window, or the next call, while

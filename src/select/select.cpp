@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "select/deliveries.hpp"
 #include "select/entries.hpp"
+#include "select/synthesised.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::select {
@@ -39,8 +40,10 @@ Predicted predict_width(const Entry& entry, uint64_t bytes, const CostInputs& in
   const exec::Method& method = *entry.usable->method;
   if (method.price != nullptr) method.price(cost, prices, inputs.ranks, width);
   const uint64_t window = method.is_on_host() || width == 1 ? entry.window : std::min(entry.window, bytes / width);
-  // As the simulator has it, plans along groups overlap their phases on GPUs; others alternate between the links.
-  const bool overlap = !method.is_on_host() && plan::needs_groups(*entry.algorithm, inputs.ranks);
+  // As the simulator has it, plans along groups and those made for a machine overlap near and far messages on GPUs;
+  // others alternate between the links.
+  const bool for_links = plan::needs_groups(*entry.algorithm, inputs.ranks) || is_synthesised(entry.algorithm->name);
+  const bool overlap = !method.is_on_host() && for_links;
   const uint32_t replicas = overlap ? width : 1;
   const Predicted closed = predict(cost, bytes, window, prices, replicas);
   if (!entry.traffic) return closed;

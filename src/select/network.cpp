@@ -94,6 +94,7 @@ class Network {
   void find_cabled() {
     std::map<NodeId, double> fastest;
     for (const MeasuredPair& pair : measured_.pairs) {
+      if (host(pair.a) == topo::kNoNode || host(pair.b) == topo::kNoNode) continue;  // another job's
       for (const std::string& name : {pair.a, pair.b}) {
         double& beta = fastest.emplace(host(name), pair.beta).first->second;
         beta = std::min(beta, pair.beta);

@@ -101,11 +101,11 @@ class HostBench {
     for (size_t other = 0; other < n_; ++other) {
       if (other != host) all += rates[other] = 1 / beta_of(std::minmax(host, other));
     }
-    const auto timed = [&](size_t count) {
+    const auto timed = [&](size_t count) {  // each has a word at least, and all together have `count` at most
+      const double divided = count < n_ ? 0 : static_cast<double>(count - (n_ - 1));
       std::vector<Message> messages;
       for (size_t other = 0; other < n_; ++other) {
-        const auto part = static_cast<size_t>(static_cast<double>(count) * rates[other] / all);
-        if (other != host) messages.push_back({first_[other], std::max<size_t>(1, part)});
+        if (other != host) messages.push_back({first_[other], 1 + static_cast<size_t>(divided * rates[other] / all)});
       }
       for (const auto& [peer, part] : messages) send(peer, part);
       const double start = now();

@@ -492,7 +492,8 @@ TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
  * rank sent afterwards returns (a release and an acquire). Puts to one part without a signal between them may be seen
  * in any order. After tuttiFlush(peer) what the rank has put there is in place, and its loads and gets see what others
  * had flushed; tuttiWindowBarrier does so for all ranks. Concurrent accesses to the same bytes, of which one writes and
- * which no signal, flush or atomic operation orders, give undefined bytes there, and nothing worse.
+ * which no signal, flush or atomic operation orders, give undefined bytes there, and nothing worse. But where loads and
+ * stores reach a part, 8 bytes that are aligned to 8, here and there, are put and got whole.
  *
  * Ranks of the same host reach memory of tuttiMemAlloc by loads and stores, and other memory through the kernel, if it
  * permits that. Memory of other hosts they reach by RDMA, or over a stream to a thread of the process that has it

@@ -107,7 +107,14 @@ class Window {
   link::PeerRegions::Mapped map(Rank peer, uint64_t region, Deadline deadline) const;
   void check(Rank peer, uint64_t offset, uint64_t bytes) const;
   void check_word(Rank peer, uint64_t offset) const;
-  static void move(std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, nullptr, from, bytes, false); }
+  /// An aligned word by one load and one store: who uses it meanwhile sees all of it or nothing.
+  static void move(std::byte* to, const std::byte* from, size_t bytes) {
+    if (bytes != sizeof(uint64_t) || !is_word(to) || !is_word(from)) return copy_bytes(to, nullptr, from, bytes, false);
+    const auto source = std::atomic_ref(*reinterpret_cast<uint64_t*>(const_cast<std::byte*>(from)));
+    std::atomic_ref(*reinterpret_cast<uint64_t*>(to))
+        .store(source.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  static bool is_word(const std::byte* at) { return reinterpret_cast<uintptr_t>(at) % sizeof(uint64_t) == 0; }
 
   /// True: all ranks see what this one has stored before it loads anything that comes after. (Stores alone are seen in
   /// their order, but loads may overtake them.)

@@ -86,7 +86,8 @@ class Thread::Batch {
   size_t runs() const { return std::max<size_t>(4, kBatch * 8 / test.cell_words); }
   size_t first_word(size_t location, size_t run) const { return (location * runs() + run) * test.cell_words; }
   size_t offset(Place place, size_t run) const { return first_word(place.location, run) * kWord; }
-  size_t cell_bytes() const { return test.cell_words * kWord; }
+  size_t moved_words() const { return test.one_word ? 1 : test.cell_words; }
+  size_t moved_bytes() const { return moved_words() * kWord; }
 
   /// Makes the runs. When it returns, all ranks have made theirs, and `registers` is what they saw.
   void play() {
@@ -141,15 +142,23 @@ class Thread::Batch {
 Thread::Thread(Batch& batch, size_t number)
     : rank(batch.me.rank), peer(1 - batch.me.rank), batch_(batch), number_(number) {}
 
+bool races_with_the_system() {
+#ifdef __SANITIZE_THREAD__
+  return on_hosts() || std::getenv("TUTTI_CMA") != nullptr;
+#else
+  return false;
+#endif
+}
+
 uint64_t& Thread::reg(size_t number) { return batch_.registers[number_][number]; }
 
 void Thread::put(uint64_t value, Place to) {
-  must(tuttiPut(batch_.source_of(value), batch_.cell_bytes(), to.rank, batch_.offset(to, number_), batch_.words.window,
+  must(tuttiPut(batch_.source_of(value), batch_.moved_bytes(), to.rank, batch_.offset(to, number_), batch_.words.window,
                 batch_.stream));
 }
 
 void Thread::put_signal(uint64_t value, Place to, int signal) {
-  must(tuttiPutSignal(batch_.source_of(value), batch_.cell_bytes(), to.rank, batch_.offset(to, number_), signal,
+  must(tuttiPutSignal(batch_.source_of(value), batch_.moved_bytes(), to.rank, batch_.offset(to, number_), signal,
                       batch_.words.window, batch_.stream));
 }
 
@@ -160,9 +169,9 @@ void Thread::wait(int from, int number, uint64_t count) {
 }
 
 void Thread::get(size_t into, Place from) {
-  std::vector<uint64_t> words(batch_.test.cell_words);
+  std::vector<uint64_t> words(batch_.moved_words());
   uint64_t* const target = words.data();
-  must(tuttiGet(target, batch_.cell_bytes(), from.rank, batch_.offset(from, number_), batch_.words.window,
+  must(tuttiGet(target, batch_.moved_bytes(), from.rank, batch_.offset(from, number_), batch_.words.window,
                 batch_.stream));
   if (batch_.stream == nullptr) {
     reg(into) = value_of(words);
@@ -173,7 +182,7 @@ void Thread::get(size_t into, Place from) {
 
 void Thread::own(size_t into, size_t location) {
   if (batch_.stream != nullptr) return get(into, {rank, location});
-  reg(into) = value_of({batch_.words.data + batch_.first_word(location, number_), batch_.test.cell_words});
+  reg(into) = value_of({batch_.words.data + batch_.first_word(location, number_), batch_.moved_words()});
 }
 
 void Thread::add(uint64_t operand, Place to, size_t before) {

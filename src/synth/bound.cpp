@@ -4,8 +4,10 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <tuple>
 
 #include "base/format.hpp"
+#include "synth/both_ways.hpp"
 #include "synth/flow.hpp"
 
 namespace tutti::synth {
@@ -166,6 +168,9 @@ void keep_tighter(Cut& best, Cut cut) {
   if (best.sides.empty() || best.must < cut.must) best = std::move(cut);
 }
 
+constexpr double kRounding = 1e-6;  // of a linear program
+constexpr Rank kPackedRanks = 64;   // up to so many, trees are packed to find partitions: a second
+
 /// Of all-reduce, in buffers.
 Cut all_reduce_cut(const Network& network) {
   std::vector<uint32_t> single(static_cast<size_t>(network.ranks));
@@ -182,6 +187,16 @@ Cut all_reduce_cut(const Network& network) {
     }
   }
   return best;
+}
+
+/// The same, with partitions that show where packed trees meet their limits; and is the bound met by them?
+std::pair<Cut, bool> tightest_partition(const Network& network) {
+  Cut best = all_reduce_cut(network);
+  if (!network.has_ways() || network.ranks > kPackedRanks) return {best, false};
+  const Fractions trees = pack_both_ways(network);
+  for (const std::vector<uint32_t>& labels : trees.partitions) keep_tighter(best, cut_of_parts(network, labels));
+  const double time = static_cast<double>(best.must.blocks) / static_cast<double>(best.must.capacity);
+  return {best, trees.rate * time >= 1 - kRounding};
 }
 
 /// Of all-to-all, in blocks of a rank for a rank.
@@ -264,9 +279,9 @@ Bound bound_of(const Network& network, Collective collective, Rank root) {
       bound.cut = tightest_cut(reversed(network), weights);
       break;
     case Collective::AllReduce:
-      bound.cut = all_reduce_cut(network);
+      std::tie(bound.cut, bound.exact) = tightest_partition(network);
       bound.buffer = 1;
-      bound.exact = network.exact && is_met(bound.cut, network);
+      bound.exact = bound.exact || (network.exact && is_met(bound.cut, network));
       break;
     case Collective::AllToAll:
       bound.cut = AllToAllCut(network).find();

@@ -277,7 +277,7 @@ class Builder {
 
 }  // namespace
 
-bool Network::has_way(Vertex rank, std::span<const Vertex> part) const {
+bool Network::passes_on_its_way(Vertex rank, std::span<const Vertex> part) const {
   // Are these on the way, in this order?
   const auto passes = [&](const std::vector<Vertex>& way) {
     auto at = way.begin();
@@ -311,9 +311,9 @@ bool Network::passes(Vertex from, Vertex through, Vertex to) const {
   if (places[through] != kNoHost && gates.contains(places[through]) && places[from] != places[to]) {
     // Out of the host, by its gate, or into it.
     const Vertex inner = places[from] == places[through] ? from : to;
-    if (is_rank(inner)) return has_way(inner, std::array{through});
+    if (is_rank(inner)) return passes_on_its_way(inner, std::array{through});
     for (Vertex rank = 0; is_rank(rank); ++rank) {
-      if (host(rank) == places[through] && has_way(rank, std::array{inner, through})) return true;
+      if (host(rank) == places[through] && passes_on_its_way(rank, std::array{inner, through})) return true;
     }
     return false;
   }
@@ -330,10 +330,12 @@ bool Network::passes(Vertex from, Vertex through, Vertex to) const {
     const auto at = inside[from].find(static_cast<Rank>(to));
     return at != inside[from].end() && std::find(at->second.begin(), at->second.end(), through) != at->second.end();
   }
-  if (is_rank(from)) return has_way(from, std::array{through, to});
-  if (is_rank(to)) return has_way(to, std::array{through, from});
+  if (is_rank(from)) return passes_on_its_way(from, std::array{through, to});
+  if (is_rank(to)) return passes_on_its_way(to, std::array{through, from});
   for (Vertex rank = 0; is_rank(rank); ++rank) {
-    if (has_way(rank, std::array{from, through, to}) || has_way(rank, std::array{to, through, from})) return true;
+    if (passes_on_its_way(rank, std::array{from, through, to}) ||
+        passes_on_its_way(rank, std::array{to, through, from}))
+      return true;
   }
   return false;
 }
@@ -342,6 +344,11 @@ std::vector<Vertex> Network::way_out(Vertex rank, bool to_cable) const {
   std::vector<Vertex> way = outside[rank];
   if (to_cable) way.erase(std::find(way.begin(), way.end(), gates.at(host(rank))) + 1, way.end());
   return way;
+}
+
+bool Network::has_way(Rank from, Rank to) const {
+  const auto f = static_cast<Vertex>(from), t = static_cast<Vertex>(to);
+  return host(f) == host(t) ? inside[f].contains(to) : !outside[f].empty() && !outside[t].empty();
 }
 
 std::vector<Vertex> Network::way(Rank from, Rank to) const {

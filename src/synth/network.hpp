@@ -73,11 +73,13 @@ struct Network {
   bool has_ways() const { return !inside.empty(); }
   /// The host whose gate this is, or kNoHost.
   uint32_t host_of_gate(Vertex vertex) const;
+  /// Is there a way of messages between two ranks? Of GPUs that others lie between there may be none.
+  bool has_way(Rank from, Rank to) const;
   /// All vertices of a message's way, its ends included. There must be one.
   std::vector<Vertex> way(Rank from, Rank to) const;
 
  private:
-  bool has_way(Vertex rank, std::span<const Vertex> part) const;
+  bool passes_on_its_way(Vertex rank, std::span<const Vertex> part) const;
   bool has_cable(Vertex a, Vertex b) const { return cables.contains({host(a), host(b)}); }
   /// Of a gate, a rank of its host; others are themselves.
   Vertex rank_behind(Vertex vertex) const;

@@ -9,7 +9,7 @@
 // earliest tree that some rank has not finished can always go on, and nothing deadlocks, however few messages a link
 // holds.
 //
-// All-reduce cuts the buffer into a block for each rank, goes up each tree, and down again in a second lane (`after`
+// All-reduce cuts the buffer into a block for each rank, or into parts of which trees carry as many as they can, goes up each tree, and down again in a second lane (`after`
 // the root's fold), so that a round goes up while the one before goes down.
 //
 // Between hosts, messages downwards have a lane of their own. A send ends when all its readers have the message; in one
@@ -89,18 +89,20 @@ class RankPlanner {
     return made_.collective == Collective::AllReduce || made_.collective == Collective::Broadcast ||
            made_.collective == Collective::Reduce;
   }
-  Rank blocks() const { return made_.collective == Collective::AllReduce ? ranks_ : 1; }
+  /// Which has a tree's part, of the whole buffer.
+  Rank blocks() const { return made_.collective == Collective::AllReduce && !made_.of_buffer ? ranks_ : 1; }
 
   Place place(size_t tree) const {
     const auto me = static_cast<size_t>(me_);
     return {made_.trees[tree].parents[me], children_[tree][me]};
   }
 
-  /// Trees of one root carry consecutive parts of its block.
+  /// Trees of one root carry consecutive parts of its block, or all trees those of the one block.
   Chunks chunks(size_t tree) const {
     const Tree& of = made_.trees[tree];
+    const auto same_block = [&](const Tree& other) { return made_.of_buffer || other.root == of.root; };
     int64_t first = 0;
-    for (size_t i = tree; i > 0 && made_.trees[i - 1].root == of.root; --i) first += made_.trees[i - 1].copies;
+    for (size_t i = tree; i > 0 && same_block(made_.trees[i - 1]); --i) first += made_.trees[i - 1].copies;
     if (whole() && blocks() > 1) first += of.root * made_.parts;
     return {whole() ? 0 : of.root, static_cast<Rank>(first), static_cast<Rank>(first + of.copies)};
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/format.hpp"
+#include "synth/both_ways.hpp"
 
 namespace tutti::synth {
 namespace {
@@ -16,6 +17,7 @@ int64_t default_parts(Rank ranks) { return ranks <= 16 ? 16 : ranks <= 64 ? 8 : 
 
 constexpr size_t kOwnLanes = 32;      // trees, of the 64 lanes that plans can have
 constexpr double kWorthLanes = 0.97;  // of the rate
+constexpr int64_t kFiner = 16;        // of trees both ways: from so many parts on, not each number of them is tried
 constexpr Rank kFlat = 2;             // levels of trees: flatter ones are not looked for
 /// Of a long call's time, a level: what is under way fills the ranks of a tree one after the other, and drains so.
 constexpr double kLevel = 0.003;
@@ -166,6 +168,45 @@ class Search {
   int64_t most_;
 };
 
+/// All-reduce: parts go up and down at once, if that is better than reduce-scatter and then all-gather.
+class BothWays {
+ public:
+  BothWays(const Network& network, const SynthesisOptions& options) : network_(network), options_(options) {
+    const Ratio must = bound_of(network, Collective::AllReduce).cut.must;
+    most_ = static_cast<double>(must.capacity) / static_cast<double>(must.blocks);
+  }
+
+  Synthesis or_better(Synthesis made) const {
+    made.fitted = made.reached = part_of_bound(made.trees);
+    if (made.reached >= options_.near_enough) return made;
+    const Fractions fractions = pack_both_ways(network_, options_.progress);
+    Synthesis best = std::move(made);
+    const int64_t most = options_.max_parts > 0 ? options_.max_parts : default_parts(network_.ranks) * network_.ranks;
+    for (int64_t parts = 1; parts <= most && best.reached < options_.near_enough; parts += 1 + parts / kFiner) {
+      const WholeParts whole = in_parts(network_, fractions, parts);
+      if (whole.rate <= best.reached * most_) continue;
+      Synthesis other{.collective = best.collective, .parts = parts, .trees = trees_of(fractions, whole)};
+      other.of_buffer = true;
+      other.fitted = std::min(1.0, fractions.rate / most_);
+      other.reached = part_of_bound(other.trees);
+      other.hosts = network_.hosts;
+      if (worth(other) > worth(best)) best = std::move(other);
+    }
+    return best;
+  }
+
+ private:
+  double part_of_bound(const std::vector<Tree>& trees) const {
+    return std::min(1.0, rate_both_ways(network_, trees) / most_);
+  }
+  /// Trees that share a lane wait for each other.
+  static double worth(const Synthesis& made) { return share(made) * (made.trees.size() > kOwnLanes ? kWorthLanes : 1); }
+
+  const Network& network_;
+  const SynthesisOptions& options_;
+  double most_;  // buffers a second, in units of capacity: the bound
+};
+
 bool is_possible(Collective collective) {
   switch (collective) {
     case Collective::AllGather:
@@ -200,7 +241,9 @@ Synthesis synthesize(const Network& network, Collective collective, const Synthe
   if (network.ranks == 1) return {.collective = collective, .trees = {}};
   // Folds go up trees whose arcs are turned round: those of the reversed network, from the root.
   const bool folds = collective == Collective::ReduceScatter || collective == Collective::Reduce;
-  return Search(folds ? reversed(network) : network, collective, options).run();
+  Synthesis made = Search(folds ? reversed(network) : network, collective, options).run();
+  if (collective != Collective::AllReduce || !network.has_ways()) return made;
+  return BothWays(network, options).or_better(std::move(made));
 }
 
 }  // namespace tutti::synth

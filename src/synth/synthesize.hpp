@@ -26,7 +26,9 @@ struct SynthesisOptions {
 
 struct Synthesis {
   Collective collective = Collective::AllGather;
-  int64_t parts = 1;
+  int64_t parts = 1;  ///< of a block
+  bool of_buffer =
+      false;  ///< all-reduce: the whole buffer is one block, of which trees carry parts whatever their root
   std::vector<Tree> trees;  ///< from the root outwards, also where blocks go to the root
   double fitted = 1;        ///< part of the bound of capacities: trees fit in the bound's time divided by this
   double reached = 1;       ///< the same of the ways that messages really take, which may load a link more
@@ -37,7 +39,8 @@ struct Synthesis {
   Rank depth() const;  ///< of the deepest tree
 };
 
-/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other), broadcast and reduce.
+/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other, or synth/both_ways.hpp where that is
+/// faster), broadcast and reduce.
 /// Throws Error(Unsupported) for other collectives, and what tightest_cut() throws.
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options = {});
 

@@ -59,7 +59,7 @@ TEST(Bound, OfUnevenHosts) {
 TEST(Bound, OfARingWithADeadLink) {
   EXPECT_EQ(bound(line({10, 10, 10}), kGather), "3 over 10");
   EXPECT_EQ(bound(line({10, 10, 10}), kBroadcast), "1 over 10");
-  EXPECT_EQ(bound(line({10, 10, 10}), kAllReduce), "6 over 60?");  // all-gather both ways: 3/2 of that
+  EXPECT_EQ(bound(line({10, 10, 10}), kAllReduce), "6 over 60");  // all-gather both ways: 3/2 of that
 }
 TEST(Bound, OfALine) { EXPECT_EQ(bound(line({10, 5}), kGather), "2 over 5"); }
 TEST(Bound, OfAFullMesh) {

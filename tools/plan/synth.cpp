@@ -178,9 +178,13 @@ void print_bound(const Scene& scene, const synth::Network& network, const synth:
 
 void print_made(const synth::Synthesis& made, const synth::Bound& bound) {
   constexpr const char* kPatterns[] = {"spread", "doubling", "ring", "pair by pair"};
-  fmt::print("  trees: {} of them, at most {} deep; {} a block; {:.1f} % of the rate {}; switches: {}\n",
-             made.trees.size(), made.depth(), counted(static_cast<uint64_t>(made.parts), "part"), 100 * made.reached,
-             bound.exact ? "of the bound" : "that trees can reach", kPatterns[static_cast<size_t>(made.pattern)]);
+  const bool to_bound = bound.exact || made.collective == Collective::AllReduce;
+  fmt::print("  trees: {} of them, at most {} deep; {} {}; {:.1f} % of the rate {}; {}\n", made.trees.size(),
+             made.depth(), counted(static_cast<uint64_t>(made.parts), "part"),
+             made.of_buffer ? "of the buffer, which go up and down at once" : "a block", 100 * made.reached,
+             to_bound ? "of the bound" : "that trees can reach",
+             made.of_buffer ? "switches: as messages pass them"
+                            : fmt::format("switches: {}", kPatterns[static_cast<size_t>(made.pattern)]));
   fmt::print("  verified: right for every message size and every timing\n");
 }
 

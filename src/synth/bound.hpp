@@ -17,8 +17,9 @@
 //
 // All-reduce: lower bounds only. Of any split of the ranks into p parts, each element is sent between parts 2(p − 1)
 // times at least (p − 1 to join p partial sums, p − 1 to tell p − 1 parts; one-way gossip: Harary & Schwenk, 1974), and
-// each time it leaves a part: T ≥ 2(p − 1)·S / (way out of all parts). Tried are two parts, hosts, single ranks, and the
-// parts where the trees of synth/both_ways.hpp meet their limits. If those trees take no longer, it is the optimum.
+// each time it leaves a part: T ≥ 2(p − 1)·S / (way out of all parts). Tried are two parts, hosts, single ranks, and
+// the parts between which the trees of synth/both_ways.hpp fill the links. If those trees are as fast, it is the
+// optimum.
 // All-to-all: the tightest cut is a sparsest cut, which is hard to find, and even it may not be reached. All cuts are
 // tried up to kAllCuts ranks; beyond, those of single ranks, of hosts and the minimum cuts towards each rank.
 //

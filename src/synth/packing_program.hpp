@@ -1,10 +1,10 @@
-// A linear program of the kind "pack as much as fits": columns take some of each row's capacity, and as much as possible
-// of all columns together is to be taken:
+// A linear program that packs: each column takes some of the rows' capacities, and as much as possible of all columns
+// together is to be taken:
 //   maximise Σ x(j), where Σ load(i, j) · x(j) ≤ capacity(i) for each row i, and x ≥ 0.
 //
-// The revised simplex method, with the inverse of the basis as a matrix: for some hundred rows. Columns may be added after it
-// has been solved; it goes on from there. Capacities are made a little smaller, each by another part, so that no two rows are full at
-// the same moment: else the method might go round in circles.
+// The revised simplex method, with the inverse of the basis as a matrix: for some hundred rows. Columns may be added
+// after it has been solved; it goes on from there. Capacities are made a little smaller, each by another part, so that
+// no two rows are full at the same moment: else the method might go round in circles.
 //
 // Source: Dantzig, Linear programming and extensions, 1963; Charnes, Optimality and degeneracy in linear programming,
 // Econometrica 1952.

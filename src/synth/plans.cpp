@@ -9,8 +9,9 @@
 // earliest tree that some rank has not finished can always go on, and nothing deadlocks, however few messages a link
 // holds.
 //
-// All-reduce cuts the buffer into a block for each rank, or into parts of which trees carry as many as they can, goes up each tree, and down again in a second lane (`after`
-// the root's fold), so that a round goes up while the one before goes down.
+// All-reduce cuts the buffer into a block for each rank, or into parts of which each tree carries some. It goes up each
+// tree, and down again in a second lane (`after` the root's fold), so that a round goes up while the one before goes
+// down.
 //
 // Between hosts, messages downwards have a lane of their own. A send ends when all its readers have the message; in one
 // lane, those of the same host would wait for the network in each round, and their links would be idle meanwhile. Where

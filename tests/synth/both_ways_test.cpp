@@ -115,6 +115,10 @@ TEST(BothWays, WholePartsAddUp) {
     EXPECT_LE(whole.rate, made.rate * (1 + 1e-6));
   }
   EXPECT_GE(in_parts(network, made, 100).rate, 0.97 * made.rate);
+  // The nearest numbers leave 0.938 here; moves of single copies find better ones.
+  const Network hosts = pcie_hosts(2).network();
+  const Fractions other = pack_both_ways(hosts);
+  EXPECT_GE(in_parts(hosts, other, 32).rate, 0.96 * other.rate);
 }
 
 /// Two sockets with two GPUs each, and a network behind one of them: what reduce-scatter and all-gather each take is

@@ -53,8 +53,8 @@ struct Litmus {
   std::function<Verdict(const Outcome&)> judge;
 };
 
-/// The system copies words that another thread of the same process uses meanwhile, as it does for an agent's requests: whole,
-/// but ThreadSanitizer cannot know that. Tests of such words are left out there.
+/// For an agent's requests the system copies words that another thread of the process uses meanwhile: whole, but
+/// ThreadSanitizer cannot know that. Tests of such words are left out there.
 bool races_with_the_system();
 
 /// One rank's calls in one run.

@@ -188,6 +188,8 @@ PARTS = (
     Part("full", "all tests, the exhaustive ones too", (TEST, "--full"), 180, read_full),
     Part("asan", "AddressSanitizer and UndefinedBehaviorSanitizer", (TEST, "--asan"), 120, read_tests),
     Part("tsan", "ThreadSanitizer", (TEST, "--tsan"), 120, read_tests),
+    Part("litmus", "the order of one-sided calls, 10⁵ runs of each test, under ThreadSanitizer",
+         (TEST, "--full", "--tsan", "--only", r"windows\.litmus\..*long"), 150, read_tests),
     Part("fuzz", "libFuzzer, each target for 300 s", (TEST, "--fuzz", "300"), 90, read_fuzz),
     Part("soak", "random programs with faults, floods of connections", (TEST, "--soak", "300"), 60, read_soak),
     Part("cluster", "verbs in a virtual machine, ucx between namespaces", (TEST, "--cluster"), 90, read_tests),

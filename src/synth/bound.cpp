@@ -189,16 +189,6 @@ Cut all_reduce_cut(const Network& network) {
   return best;
 }
 
-/// The same, with partitions that show where packed trees meet their limits; and is the bound met by them?
-std::pair<Cut, bool> tightest_partition(const Network& network) {
-  Cut best = all_reduce_cut(network);
-  if (!network.has_ways() || network.ranks > kPackedRanks) return {best, false};
-  const Fractions trees = pack_both_ways(network);
-  for (const std::vector<uint32_t>& labels : trees.partitions) keep_tighter(best, cut_of_parts(network, labels));
-  const double time = static_cast<double>(best.must.blocks) / static_cast<double>(best.must.capacity);
-  return {best, trees.rate * time >= 1 - kRounding};
-}
-
 /// Of all-to-all, in blocks of a rank for a rank.
 class AllToAllCut {
  public:
@@ -252,6 +242,18 @@ bool is_met(const Cut& all_reduce, const Network& network) {
   return all_reduce.must == Ratio{2 * gather.blocks, gather.capacity * network.ranks};
 }
 
+/// Of all-reduce, in buffers; and is it reached, by reduce-scatter and then all-gather, or by trees both ways at once?
+/// Those also show a partition between whose parts links are full.
+std::pair<Cut, bool> all_reduce_bound(const Network& network) {
+  Cut best = all_reduce_cut(network);
+  if (network.exact && is_met(best, network)) return {best, true};
+  if (!network.has_ways() || network.ranks > kPackedRanks) return {best, false};
+  const Fractions trees = pack_both_ways(network);
+  for (const std::vector<uint32_t>& labels : trees.partitions) keep_tighter(best, cut_of_parts(network, labels));
+  const double time = static_cast<double>(best.must.blocks) / static_cast<double>(best.must.capacity);
+  return {best, trees.rate * time >= 1 - kRounding};
+}
+
 }  // namespace
 
 Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights) {
@@ -279,9 +281,8 @@ Bound bound_of(const Network& network, Collective collective, Rank root) {
       bound.cut = tightest_cut(reversed(network), weights);
       break;
     case Collective::AllReduce:
-      std::tie(bound.cut, bound.exact) = tightest_partition(network);
+      std::tie(bound.cut, bound.exact) = all_reduce_bound(network);
       bound.buffer = 1;
-      bound.exact = bound.exact || (network.exact && is_met(bound.cut, network));
       break;
     case Collective::AllToAll:
       bound.cut = AllToAllCut(network).find();

@@ -72,23 +72,29 @@ class Search {
       const Fit other = fit(parts);
       if (other.reached() > best.reached()) best = other;
     }
-    Synthesis made = made_with(best, 0);
-    const unsigned attempts = made.pattern == Pattern::Exact ? default_attempts(network_.ranks) : 1;
-    for (unsigned i = 1; i < attempts && made.reached < std::min(options_.near_enough, best.reached()); ++i) {
-      // Finer capacities leave more ways to go.
-      const int64_t parts = best.parts * (1 + i % 3);
-      Synthesis other = made_with(parts <= most_ ? fit(parts) : best, i);
-      if (other.reached > made.reached) made = std::move(other);
-    }
+    constexpr int64_t kFinest = 3;  // times as many parts: finer capacities leave more ways to go
+    Synthesis made = made_in_attempts(best, kFinest);
     return has_root(collective_) ? flatter(std::move(made)) : with_lanes(std::move(made));
   }
 
  private:
+  /// Where messages' ways load links more than the trees' capacities say, switches are removed in other orders, too.
+  Synthesis made_in_attempts(const Fit& best, int64_t finest) const {
+    Synthesis made = made_with(best, 0);
+    const unsigned attempts = made.pattern == Pattern::Exact ? default_attempts(network_.ranks) : 1;
+    for (unsigned i = 1; i < attempts && made.reached < std::min(options_.near_enough, best.reached()); ++i) {
+      const int64_t parts = best.parts * (1 + i % finest);
+      Synthesis other = made_with(parts <= most_ ? fit(parts) : best, i);
+      if (other.reached > made.reached) made = std::move(other);
+    }
+    return made;
+  }
+
   /// Trees that share a lane wait for each other. So where one part a block makes few enough for a lane each, and for
   /// one more between hosts, it may be a little slower.
   Synthesis with_lanes(Synthesis made) const {
     if (made.parts == 1 || made.trees.size() <= kOwnLanes) return made;
-    Synthesis fewer = made_with(fit(1), 0);
+    Synthesis fewer = made_in_attempts(fit(1), 1);
     return fewer.trees.size() < made.trees.size() && fewer.reached >= kWorthLanes * made.reached ? fewer : made;
   }
 

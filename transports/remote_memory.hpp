@@ -37,6 +37,8 @@ class RemoteWait {
  public:
   /// Called at least every few milliseconds. Throws Error to end the wait.
   virtual void check() = 0;
+  /// Called when some of what is waited for has been done.
+  virtual void progressed() {}
 
  protected:
   ~RemoteWait() = default;

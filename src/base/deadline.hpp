@@ -27,4 +27,17 @@ class Deadline {
   Clock::time_point at_;
 };
 
+/// Of a wait that may take so many seconds without progress.
+class Patience {
+ public:
+  explicit Patience(double seconds) : seconds_(seconds), end_(Deadline::in(seconds)) {}
+  void renew() { end_ = Deadline::in(seconds_); }
+  const Deadline& end() const { return end_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_;
+  Deadline end_;
+};
+
 }  // namespace tutti

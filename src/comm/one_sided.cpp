@@ -224,8 +224,11 @@ void Communicator::fail_one_sided(const OneSided& call, const Error& error) {
     throw_error(error.code(), "rank {}: {}: {}", rank(), describe(call), error.what());
   }
   diagnostics_.begin_other([&] { return describe(call); });
-  const Status status =
-      diagnostics_.link_failed(error.code(), fmt::format("rank {}: {}: {}", rank(), describe(call), error.what()));
+  const std::string remedy = error.code() == Code::Timeout
+                                 ? fmt::format("; raise {} if it may take longer", timeouts_.setting_of_calls())
+                                 : "";
+  const Status status = diagnostics_.link_failed(
+      error.code(), fmt::format("rank {}: {}: {}{}", rank(), describe(call), error.what(), remedy));
   diagnostics_.end_other();
   leave_trace();
   throw Error(status.code, status.text);

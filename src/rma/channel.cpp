@@ -42,37 +42,39 @@ Channel::Channel(transports::Wireup& wireup, Rank peer, const Ends& ends, Deadli
       stream_(named(peer, ends, [&] { return wireup.open_stream(peer, kStreamLabel, deadline); })) {}
 
 /// Until the stream can go on.
-void Channel::await(short events, Deadline deadline) const {
+void Channel::await(short events, const Patience& patience) const {
   for (;;) {
     pollfd entry{stream_.get(), events, 0};
-    if (::poll(&entry, 1, deadline.poll_ms(static_cast<int>(kLook * 1e3))) > 0) return;
+    if (::poll(&entry, 1, patience.end().poll_ms(static_cast<int>(kLook * 1e3))) > 0) return;
     if (ends_.stop.load(std::memory_order_relaxed) != 0) throw Error(Code::Aborted, "stopped");
     if (ends_.has_left(peer_)) throw_left(peer_);
-    if (deadline.passed()) throw Error(Code::Timeout, "the other end did not answer in time");
+    if (patience.end().passed()) {
+      throw_error(Code::Timeout, "the other end did not go on for {} s", patience.seconds());
+    }
   }
 }
 
-void Channel::send_all(std::string_view bytes, Deadline deadline) {
+void Channel::send_all(std::string_view bytes, Patience& patience) {
   while (!bytes.empty()) {
     const ptrdiff_t sent = send_now(stream_.get(), bytes);
     if (sent < 0) throw_ended();
-    if (sent == 0) await(POLLOUT, deadline);
+    sent == 0 ? await(POLLOUT, patience) : patience.renew();
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
 }
 
-void Channel::receive_all(std::span<std::byte> into, Deadline deadline) {
+void Channel::receive_all(std::span<std::byte> into, Patience& patience) {
   while (!into.empty()) {
     const ptrdiff_t got = recv_now(stream_.get(), into.data(), into.size());
     if (got < 0) throw_ended();
-    if (got == 0) await(POLLIN, deadline);
+    got == 0 ? await(POLLIN, patience) : patience.renew();
     into = into.subspan(static_cast<size_t>(got));
   }
 }
 
 /// Bytes of a put, as many as its request has said. False: this process may not read all of them, and zeros were sent
 /// in place of those from some one on.
-bool Channel::send_bytes(std::span<const std::byte> bytes, Deadline deadline) {
+bool Channel::send_bytes(std::span<const std::byte> bytes, Patience& patience) {
   static constexpr std::byte kNothing[4096]{};
   bool is_read = true;
   while (!bytes.empty()) {
@@ -83,14 +85,14 @@ bool Channel::send_bytes(std::span<const std::byte> bytes, Deadline deadline) {
       is_read = false;
       continue;
     }
-    if (sent == 0) await(POLLOUT, deadline);
+    sent == 0 ? await(POLLOUT, patience) : patience.renew();
     bytes = bytes.subspan(static_cast<size_t>(sent));
   }
   return is_read;
 }
 
 /// Bytes of a get. False: this process may not write to all of them, and the rest was received into nothing.
-bool Channel::receive_bytes(std::span<std::byte> into, Deadline deadline) {
+bool Channel::receive_bytes(std::span<std::byte> into, Patience& patience) {
   std::byte nowhere[4096];
   bool is_written = true;
   while (!into.empty()) {
@@ -102,42 +104,48 @@ bool Channel::receive_bytes(std::span<std::byte> into, Deadline deadline) {
       is_written = false;
       continue;
     }
-    if (got == 0) await(POLLIN, deadline);
+    got == 0 ? await(POLLIN, patience) : patience.renew();
     into = into.subspan(static_cast<size_t>(got));
   }
   return is_written;
 }
 
-void Channel::send(const Request& request, std::span<const std::byte> bytes, Deadline deadline) {
+void Channel::send(const Request& request, std::span<const std::byte> bytes, double limit) {
+  Patience patience(limit);
+  send(request, bytes, patience);
+}
+
+void Channel::send(const Request& request, std::span<const std::byte> bytes, Patience& patience) {
   const bool is_read = named(peer_, ends_, [&] {
     const std::string_view head(reinterpret_cast<const char*>(&request), sizeof request);
     const ptrdiff_t sent = send_now(stream_.get(), head, text_of(bytes));  // mostly all
     if (sent < 0 && errno == EFAULT) return false;                         // nothing was sent
     if (sent < 0) throw_ended();
     const auto done = static_cast<size_t>(sent);
-    if (done < head.size()) send_all(head.substr(done), deadline);
-    return send_bytes(bytes.subspan(done > head.size() ? done - head.size() : 0), deadline);
+    if (done < head.size()) send_all(head.substr(done), patience);
+    return send_bytes(bytes.subspan(done > head.size() ? done - head.size() : 0), patience);
   });
   if (!is_read) throw_unreadable(bytes, peer_);
 }
 
-Reply Channel::receive_reply(Deadline deadline) {
+Reply Channel::receive_reply(Patience& patience) {
   Reply reply;
-  receive_all(std::as_writable_bytes(std::span(&reply, 1)), deadline);
+  receive_all(std::as_writable_bytes(std::span(&reply, 1)), patience);
   if (reply.magic != Request::kMagic || reply.outcome > Reply::Outcome::Refused) {
     throw Error(Code::ProtocolError, "an invalid answer");
   }
   return reply;
 }
 
-uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadline deadline) {
-  send(request, {}, deadline);
+uint64_t Channel::ask(const Request& request, std::span<std::byte> into, double limit) {
+  Patience patience(limit);
+  send(request, {}, patience);
   bool is_written = true;
   const Reply reply = named(peer_, ends_, [&] {
-    const Reply first = receive_reply(deadline);
+    const Reply first = receive_reply(patience);
     if (into.empty() || first.outcome != Reply::Outcome::Done) return first;
-    is_written = receive_bytes(into, deadline);
-    return receive_reply(deadline);
+    is_written = receive_bytes(into, patience);
+    return receive_reply(patience);
   });
   if (!is_written) throw_unwritable(into);
   const uint64_t window = request.what == Request::What::Flush ? reply.value : request.window;
@@ -156,15 +164,16 @@ uint64_t Channel::ask(const Request& request, std::span<std::byte> into, Deadlin
               peer_, window);
 }
 
-std::string Channel::connect(const std::string& offer, Deadline deadline) {
-  send({.what = Request::What::Connect, .bytes = offer.size()}, std::as_bytes(std::span(offer)), deadline);
-  const Reply reply = named(peer_, ends_, [&] { return receive_reply(deadline); });
+std::string Channel::connect(const std::string& offer, double limit) {
+  Patience patience(limit);
+  send({.what = Request::What::Connect, .bytes = offer.size()}, std::as_bytes(std::span(offer)), patience);
+  const Reply reply = named(peer_, ends_, [&] { return receive_reply(patience); });
   std::string text(std::min(reply.value, Reply::kMaxText), '\0');
-  named(peer_, ends_, [&] { receive_all(std::as_writable_bytes(std::span(text)), deadline); });
+  named(peer_, ends_, [&] { receive_all(std::as_writable_bytes(std::span(text)), patience); });
   if (reply.outcome == Reply::Outcome::Done && text.size() == reply.value) return text;
   throw_error(Code::Unsupported, "rank {} says: {}", peer_, transports::printable_reply(text));
 }
 
-void Channel::flush(double limit) { ask({.what = Request::What::Flush}, {}, Deadline::in(limit)); }
+void Channel::flush(double limit) { ask({.what = Request::What::Flush}, {}, limit); }
 
 }  // namespace tutti::rma

@@ -24,21 +24,23 @@ class Channel final : public Connection {
  public:
   Channel(transports::Wireup& wireup, Rank peer, const Ends& ends, Deadline deadline);
 
-  void send(const Request& request, std::span<const std::byte> bytes, Deadline deadline);
+  /// `limit`, here and below: seconds without progress.
+  void send(const Request& request, std::span<const std::byte> bytes, double limit);
   /// Sends it, and returns the value of the answer, with whose bytes it fills `into`. Throws Error(InvalidUsage) also
   /// if the peer has deregistered the window, or freed its memory.
-  uint64_t ask(const Request& request, std::span<std::byte> into, Deadline deadline);
+  uint64_t ask(const Request& request, std::span<std::byte> into, double limit);
   /// Offers a queue pair to the peer's device; the answer. Throws Error(Unsupported) if the peer has none.
-  std::string connect(const std::string& offer, Deadline deadline);
+  std::string connect(const std::string& offer, double limit);
   void flush(double limit) override;
 
  private:
-  Reply receive_reply(Deadline deadline);
-  bool send_bytes(std::span<const std::byte> bytes, Deadline deadline);
-  bool receive_bytes(std::span<std::byte> into, Deadline deadline);
-  void send_all(std::string_view bytes, Deadline deadline);
-  void receive_all(std::span<std::byte> into, Deadline deadline);
-  void await(short events, Deadline deadline) const;
+  void send(const Request& request, std::span<const std::byte> bytes, Patience& patience);
+  Reply receive_reply(Patience& patience);
+  bool send_bytes(std::span<const std::byte> bytes, Patience& patience);
+  bool receive_bytes(std::span<std::byte> into, Patience& patience);
+  void send_all(std::string_view bytes, Patience& patience);
+  void receive_all(std::span<std::byte> into, Patience& patience);
+  void await(short events, const Patience& patience) const;
 
   const Rank peer_;
   const Ends& ends_;

@@ -1,5 +1,7 @@
 #include "rma/connections.hpp"
 
+#include <utility>
+
 #include "base/log.hpp"
 #include "tutti/error.hpp"
 
@@ -49,6 +51,14 @@ void Connections::flush(Rank peer, double limit, const Connection* except) {
 
 void Connections::check_not_left(Rank peer) const {
   if (ends_.has_left(peer)) throw_left(peer);
+}
+
+void Connections::warn_of_requests(Rank peer, const char* why) {
+  if (std::exchange(peers_[static_cast<size_t>(peer)].was_warned_of, true)) return;
+  log_warn(
+      "rank {}: windows send requests to rank {}, which is of this host: {}; calls on its parts take some hundred "
+      "times as long as loads and stores",
+      wireup_.rank(), peer, why);
 }
 
 }  // namespace tutti::rma

@@ -58,12 +58,15 @@ class Connections {
   void flush(Rank peer, double limit, const Connection* except = nullptr);
   /// Throws Error(InvalidUsage) if the peer has left.
   void check_not_left(Rank peer) const;
+  /// Loads and stores were to reach parts of a peer of this host, and do not. Said once of each peer.
+  void warn_of_requests(Rank peer, const char* why);
 
  private:
   struct Peer {
     std::unique_ptr<Channel> channel;
     std::unique_ptr<RdmaConnection> rdma;
     std::string why_no_rdma;
+    bool was_warned_of = false;
     std::vector<Connection*> all;
   };
   transports::Wireup& wireup_;

@@ -1,5 +1,7 @@
 #include "rma/own_part.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -138,6 +140,7 @@ Target::Exposed OwnPart::exposed() const {
 bool OwnPart::is_used_by(Rank rank) const {
   if (signals_[rank].busy.load(std::memory_order_seq_cst) == 0) return false;
   const int process = processes_[static_cast<size_t>(rank)];
+  if (process == getpid()) return true;  // a thread, by loads and stores
   return gate_ ? link::may_be_in_kernel(process) : process == 0 || !link::is_gone(process);
 }
 
@@ -149,11 +152,23 @@ std::vector<Rank> OwnPart::users() const {
   return users;
 }
 
+/// A rank that is a thread here writes to the pages that this process has, whatever others map.
+bool OwnPart::is_used_here() const {
+  return std::any_of(users_.begin(), users_.end(),
+                     [&](Rank rank) { return processes_[static_cast<size_t>(rank)] == getpid(); });
+}
+
 std::string OwnPart::still_written() const {
   const bool one = users_.size() == 1;
   const std::string which = head_ + tail_ < part_.bytes
                                 ? fmt::format("the first {} and the last {} of the {} bytes", head_, tail_, part_.bytes)
                                 : fmt::format("all {} bytes", part_.bytes);
+  if (is_used_here()) {
+    return fmt::format(
+        "{} {}, of this process, may still write to {} at {}: a call is under way there. Do not use these "
+        "bytes before it has ended",
+        one ? "rank" : "ranks", fmt::join(users_, ", "), which, static_cast<const void*>(memory_));
+  }
   const char* const why = gate_ ? "the system copies there for" : "a copy there was under way in";
   const char* const kept = gate_ ? ""
                                  : " that was stopped, and these bytes share pages with other data or with another "
@@ -170,14 +185,15 @@ bool OwnPart::close(Closed why) {
   if (gate_) gate_->shut();
   const Deadline grace = Deadline::in(kGrace);
   while (!(users_ = users()).empty() && !grace.passed()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  return users_.empty() || cut_off();
+  if (users_.empty()) return true;
+  head_ = part_.bytes, tail_ = 0;
+  return !is_used_here() && cut_off();
 }
 
 /// Of a part that a stopped process may still write to.
 bool OwnPart::cut_off() try {
   SharedMemory& shared = SharedMemory::of_this_process();
   const link::SharedRegion region = shared.find(memory_, part_.bytes);
-  head_ = part_.bytes, tail_ = 0;
   if (region.id == 0 || region.pages >= region.pages_end) return false;
   const auto bytes = static_cast<size_t>(region.pages_end - region.pages);
   if (within(region.pages, bytes)) return false;  // new pages would be lost for peers that have another part mapped

@@ -42,7 +42,8 @@ class OwnPart {
   /// When it returns, nobody uses the part without the agent: uses that have begun have ended. A process of this host
   /// may be in the middle of one for longer than a moment, since it is stopped. If the part is mapped, that process has
   /// pages of its own from then on, and these have the content of before; else the kernel refuses its later writes.
-  /// False if the system cannot do that, or the part shares pages with other data.
+  /// False if the system cannot do that, or the part shares pages with other data, or a thread of this process is in
+  /// the middle of a use for longer than a moment.
   bool close(Closed why = Closed::Deregistered);
   /// After a close() that was false: who may still write to which of its bytes, in words.
   std::string still_written() const;
@@ -53,6 +54,7 @@ class OwnPart {
   OwnPart(PartName name, void* memory, uint64_t bytes, std::vector<int> processes);
   Rank ranks() const { return static_cast<Rank>(processes_.size()); }
   bool is_used_by(Rank rank) const;
+  bool is_used_here() const;
   std::vector<Rank> users() const;
   bool is_closed() const { return signals_->closed.load(std::memory_order_acquire) != Closed::No; }
   bool cut_off();

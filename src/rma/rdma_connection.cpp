@@ -17,8 +17,9 @@ void RdmaConnection::Wait::check() {
   has_ended_ = true;
   if (ends_.stop.load(std::memory_order_acquire) != 0) throw_error(Code::Aborted, "RDMA to rank {}: stopped", peer_);
   if (ends_.has_left(peer_)) throw_left(peer_);
-  if (deadline_.passed()) {
-    throw_error(Code::Timeout, "RDMA to rank {}: the peer's device did not answer in time", peer_);
+  if (patience_.end().passed()) {
+    throw_error(Code::Timeout, "RDMA to rank {}: the peer's device did not answer for {} s", peer_,
+                patience_.seconds());
   }
   has_ended_ = false;
 }
@@ -41,7 +42,7 @@ std::unique_ptr<RemoteQueue> RdmaConnection::make_queue(Deadline deadline) {
   Channel& channel = connections_.channel(peer_, deadline);
   try {
     auto queue = device_.make_queue(peer_);
-    queue->connect(channel.connect(queue->offer(), deadline));
+    queue->connect(channel.connect(queue->offer(), deadline.left()));
     return queue;
   } catch (const Error& error) {
     const bool lacks_device =

@@ -49,14 +49,15 @@ class RdmaConnection final : public Connection {
   /// Waits of a call for the peer's device.
   class Wait final : public transports::RemoteWait {
    public:
-    Wait(const Ends& ends, Rank peer, double limit) : ends_(ends), peer_(peer), deadline_(Deadline::in(limit)) {}
+    Wait(const Ends& ends, Rank peer, double limit) : ends_(ends), peer_(peer), patience_(limit) {}
     void check() override;
+    void progressed() override { patience_.renew(); }
     bool has_ended() const { return has_ended_; }
 
    private:
     const Ends& ends_;
     const Rank peer_;
-    const Deadline deadline_;
+    Patience patience_;
     bool has_ended_ = false;
   };
   bool connect(const transports::RemoteKey& signals, double limit);

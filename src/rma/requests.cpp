@@ -15,15 +15,13 @@ void check_here(std::span<const std::byte> bytes) {
 }  // namespace
 
 void Requests::tell(const Request& request, std::span<const std::byte> bytes, double limit) {
-  const Deadline deadline = Deadline::in(limit);
-  Channel& channel = connections_.channel(peer_, deadline);
+  Channel& channel = connections_.channel(peer_, Deadline::in(limit));
   channel.is_dirty = true;
-  channel.send(request, bytes, deadline);
+  channel.send(request, bytes, limit);
 }
 
 uint64_t Requests::ask(const Request& request, std::span<std::byte> into, double limit) {
-  const Deadline deadline = Deadline::in(limit);
-  return connections_.channel(peer_, deadline).ask(request, into, deadline);
+  return connections_.channel(peer_, Deadline::in(limit)).ask(request, into, limit);
 }
 
 void Requests::put(std::span<const std::byte> source, uint64_t offset, double limit) {

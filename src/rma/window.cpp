@@ -72,15 +72,18 @@ void Window::reach_host(Rank rank) {
 /// Another process of this host, if its part can be mapped, or written and read by CMA.
 void Window::reach_process(Rank rank, Deadline deadline) try {
   const Part& part = parts_[rank];
-  if (part.signal_region == 0) throw Error(Code::Unsupported, "its signals cannot be mapped");
+  std::string& why_requests = peers_[rank].why_requests;
+  if (part.signal_region == 0) return void(why_requests = "its signals cannot be mapped");
   const bool is_mapped = part.region != 0 || part.bytes == 0;
-  if (!is_mapped && !connections_.use_cma()) throw Error(Code::Unsupported, "TUTTI_CMA is off");
+  if (!is_mapped && !connections_.use_cma()) return void(why_requests = "TUTTI_CMA is off");
   link::PeerRegions::Mapped signals = map(rank, part.signal_region, deadline);
   if (signals->bytes() < static_cast<uint64_t>(parts_.size()) * sizeof(SignalLine)) throw_not_given();
   if (is_mapped) return map_part(rank, std::move(signals), deadline);
   peers_[rank].remote = std::make_unique<CmaPart>(connections_, rank, number_, part, std::move(signals));
 } catch (const Error& error) {
+  if (error.code() == Code::ProtocolError) throw;
   peers_[rank].why_requests = error.what();
+  connections_.warn_of_requests(rank, error.what());
 }
 
 void Window::map_part(Rank rank, link::PeerRegions::Mapped signals, Deadline deadline) {

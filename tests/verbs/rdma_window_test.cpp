@@ -302,7 +302,7 @@ TEST_F(RdmaWindow, KeysThatAreNotThoseOfThePartAreRefused) {
 
 TEST_F(RdmaWindow, OffersThatAreNoneAreRefusedWithAReason) {
   rma::Channel& channel = connections->channel(1, Deadline::in(kLimit));
-  const Error garbage = error_of([&] { (void)channel.connect("garbage", Deadline::in(kLimit)); });
+  const Error garbage = error_of([&] { (void)channel.connect("garbage", kLimit); });
   EXPECT_EQ(garbage.code(), Code::Unsupported);
   EXPECT_NE(std::string(garbage.what()).find("rank 1 says: the greeting of a queue pair is invalid"), std::string::npos)
       << garbage.what();
@@ -311,7 +311,7 @@ TEST_F(RdmaWindow, OffersThatAreNoneAreRefusedWithAReason) {
   connections->flush(1, kLimit);
   EXPECT_TRUE(std::equal(payload.begin(), payload.end(), owner->memory.begin()));
   failed = 1;  // nobody waits for the reason why the stream has ended
-  const Error huge = error_of([&] { (void)channel.connect(std::string(5000, 'x'), Deadline::in(kLimit)); });
+  const Error huge = error_of([&] { (void)channel.connect(std::string(5000, 'x'), kLimit); });
   EXPECT_TRUE(huge.code() == Code::PeerFailed || huge.code() == Code::Aborted) << huge.what();
 }
 

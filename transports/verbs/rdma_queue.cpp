@@ -95,7 +95,9 @@ void RdmaQueue::await(const Done& done, RemoteWait& wait) {
   try {
     for (uint32_t turn = 0; !done(); ++turn) {
       failure_.throw_if_bad();
+      const uint64_t before = done_;
       if (!device_.poll()) device_.pause(turn, wait);
+      if (done_ != before) wait.progressed();
     }
   } catch (...) {  // no device may read or write the caller's memory afterwards
     stop();
@@ -144,6 +146,12 @@ void RdmaQueue::post_from_slot(std::span<const std::byte> source, Work work, Rem
   used_until_[slot] = posted_;
 }
 
+/// So that a call of many bytes is seen to make progress.
+uint64_t RdmaQueue::largest_piece() const {
+  constexpr uint64_t kSeen = 64 << 20;
+  return std::min<uint64_t>(kSeen, device_.info().max_message);
+}
+
 void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, uint64_t offset, RemoteWait& wait) {
   const uint64_t bytes = source.size();
   if (bytes > 0 && bytes <= device_.info().max_inline) {
@@ -154,7 +162,7 @@ void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, u
     return post(work, wait);
   }
   const auto region = bytes <= kSlotBytes ? nullptr : device_.memory().find(source.data(), bytes);
-  const uint64_t largest = region == nullptr ? kSlotBytes : device_.info().max_message;
+  const uint64_t largest = region == nullptr ? kSlotBytes : largest_piece();
   for (uint64_t at = 0; at < bytes; at += largest) {
     const auto piece = source.subspan(at, std::min(largest, bytes - at));
     Work work = work_on(key, offset + at, Work::Kind::Write);
@@ -164,7 +172,7 @@ void RdmaQueue::write(std::span<const std::byte> source, const RemoteKey& key, u
     }
     work.pieces[0] = {piece.data(), static_cast<uint32_t>(piece.size()), region->local_key};
     work.count = 1;
-    work.completes = at + piece.size() == bytes;
+    work.completes = true;
     post(work, wait);
   }
   if (region != nullptr) await_all(wait);
@@ -174,13 +182,13 @@ void RdmaQueue::read(std::span<std::byte> into, const RemoteKey& key, uint64_t o
   const uint64_t bytes = into.size();
   const auto region = bytes <= kSlotBytes ? nullptr : device_.memory().find(into.data(), bytes, RegionUse::Data);
   if (region == nullptr) return read_by_slots(into, key, offset, wait);
-  const uint64_t largest = device_.info().max_message;
+  const uint64_t largest = largest_piece();
   for (uint64_t at = 0; at < bytes; at += largest) {
     const auto piece = into.subspan(at, std::min(largest, bytes - at));
     Work work = work_on(key, offset + at, Work::Kind::Read);
     work.pieces[0] = {piece.data(), static_cast<uint32_t>(piece.size()), region->local_key};
     work.count = 1;
-    work.completes = at + piece.size() == bytes;
+    work.completes = true;
     post(work, wait);
   }
   await_all(wait);

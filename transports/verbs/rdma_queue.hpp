@@ -61,6 +61,7 @@ class RdmaQueue final : public RemoteQueue {
   void post_from_slot(std::span<const std::byte> source, Work work, RemoteWait& wait);
   void read_by_slots(std::span<std::byte> into, const RemoteKey& key, uint64_t offset, RemoteWait& wait);
   uint64_t fetch_word(Work work, RemoteWait& wait);
+  uint64_t largest_piece() const;
   uint32_t take_slot(RemoteWait& wait);
   unsigned char* slot_at(uint32_t slot) const { return slots_.data.get() + slot * kSlotBytes; }
   bool is_done(uint64_t works) const { return done_ >= works; }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/format.hpp"
 #include "link/cma.hpp"
@@ -104,6 +105,28 @@ TEST(OwnPart, SaysWhichOfItsBytesAStoppedRankMayStillWrite) {
       << part->still_written();
   EXPECT_EQ(word->still_written().find("rank 1 may still write to all 8 bytes at"), 0u) << word->still_written();
   shared.release(memory);
+}
+
+/// New pages would not help: it stores to those of this process.
+TEST(OwnPart, IsNotClosedUnderAThreadOfThisProcess) {
+  link::SharedMemory& shared = link::SharedMemory::of_this_process();
+  const uint64_t bytes = link::page_bytes();
+  auto* const mapped = static_cast<unsigned char*>(shared.allocate(bytes));
+  std::vector<unsigned char> ordinary(bytes);
+  const auto one = OwnPart::make({"a communicator", 0, 1}, mapped, bytes, {getpid(), getpid()});
+  const auto other = OwnPart::make({"a communicator", 0, 2}, ordinary.data(), bytes, {getpid(), getpid()});
+  {
+    const Use uses[] = {Use(one->from(1)), Use(other->from(1))};
+    const std::jthread first([&] { EXPECT_FALSE(one->close()); }), second([&] { EXPECT_FALSE(other->close()); });
+  }
+  for (const auto& part : {one, other}) {
+    EXPECT_EQ(
+        part->still_written().find(fmt::format("rank 1, of this process, may still write to all {} bytes at", bytes)),
+        0u)
+        << part->still_written();
+    EXPECT_TRUE(part->close()) << "the use has ended";
+  }
+  shared.release(mapped);
 }
 
 /// (A rank that was stopped may look at it when it continues.)

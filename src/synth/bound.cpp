@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/format.hpp"
-#include "synth/both_ways.hpp"
+#include "synth/bidirectional.hpp"
 #include "synth/flow.hpp"
 
 namespace tutti::synth {
@@ -168,8 +168,8 @@ void keep_tighter(Cut& best, Cut cut) {
   if (best.sides.empty() || best.must < cut.must) best = std::move(cut);
 }
 
-constexpr double kRounding = 1e-6;  // of a linear program
-constexpr Rank kPackedRanks = 64;   // up to so many, trees are packed to find partitions: a second
+constexpr double kMet = 1e-3;      // of the bound: so near are trees that meet it
+constexpr Rank kPackedRanks = 64;  // up to so many, trees are packed: some seconds
 
 /// Of all-reduce, in buffers.
 Cut all_reduce_cut(const Network& network) {
@@ -242,16 +242,18 @@ bool is_met(const Cut& all_reduce, const Network& network) {
   return all_reduce.must == Ratio{2 * gather.blocks, gather.capacity * network.ranks};
 }
 
-/// Of all-reduce, in buffers; and is it reached, by reduce-scatter and then all-gather, or by trees both ways at once?
-/// Those also show a partition between whose parts links are full.
-std::pair<Cut, bool> all_reduce_bound(const Network& network) {
+/// Of all-reduce, in buffers; and is it reached, by reduce-scatter and then all-gather, or by trees in both directions
+/// at once? Those also show a partition between whose parts links are full.
+std::pair<Cut, bool> all_reduce_bound(const Network& network, Fractions& trees) {
   Cut best = all_reduce_cut(network);
   if (network.exact && is_met(best, network)) return {best, true};
   if (!network.has_ways() || network.ranks > kPackedRanks) return {best, false};
-  const Fractions trees = pack_both_ways(network);
+  const auto buffers = [&] {  // a second, in units
+    return static_cast<double>(best.must.capacity) / static_cast<double>(best.must.blocks);
+  };
+  trees = pack_bidirectional(network, buffers());
   for (const std::vector<uint32_t>& labels : trees.partitions) keep_tighter(best, cut_of_parts(network, labels));
-  const double time = static_cast<double>(best.must.blocks) / static_cast<double>(best.must.capacity);
-  return {best, trees.rate * time >= 1 - kRounding};
+  return {best, trees.rate >= (1 - kMet) * buffers()};
 }
 
 }  // namespace
@@ -266,7 +268,7 @@ std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root) {
   return weights;
 }
 
-Bound bound_of(const Network& network, Collective collective, Rank root) {
+Bound bound_of(const Network& network, Collective collective, Rank root, Fractions* trees) {
   const std::vector<int64_t> weights = weights_of(collective, network.ranks, root);
   Bound bound{
       .cut = {}, .buffer = has_root(collective) ? 1 : network.ranks, .exact = network.exact, .unit = network.unit};
@@ -280,10 +282,13 @@ Bound bound_of(const Network& network, Collective collective, Rank root) {
     case Collective::Reduce:
       bound.cut = tightest_cut(reversed(network), weights);
       break;
-    case Collective::AllReduce:
-      std::tie(bound.cut, bound.exact) = all_reduce_bound(network);
+    case Collective::AllReduce: {
+      Fractions packed;
+      std::tie(bound.cut, bound.exact) = all_reduce_bound(network, packed);
+      if (trees != nullptr) *trees = std::move(packed);
       bound.buffer = 1;
       break;
+    }
     case Collective::AllToAll:
       bound.cut = AllToAllCut(network).find();
       bound.exact = false;

@@ -18,8 +18,8 @@
 // All-reduce: lower bounds only. Of any split of the ranks into p parts, each element is sent between parts 2(p − 1)
 // times at least (p − 1 to join p partial sums, p − 1 to tell p − 1 parts; one-way gossip: Harary & Schwenk, 1974), and
 // each time it leaves a part: T ≥ 2(p − 1)·S / (way out of all parts). Tried are two parts, hosts, single ranks, and
-// the parts between which the trees of synth/both_ways.hpp fill the links. If those trees are as fast, it is the
-// optimum.
+// the parts between which the trees of synth/bidirectional.hpp fill the links. If those trees are as fast, but for a
+// thousandth part, it is the optimum.
 // All-to-all: the tightest cut is a sparsest cut, which is hard to find, and even it may not be reached. All cuts are
 // tried up to kAllCuts ranks; beyond, those of single ranks, of hosts and the minimum cuts towards each rank.
 //
@@ -78,9 +78,12 @@ Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights);
 /// Blocks that each rank has: one, or of a rooted collective those of the root alone.
 std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root = 0);
 
-/// Throws Error(Unsupported) for other collectives than all-gather, reduce-scatter, all-reduce, broadcast, reduce and
+struct Fractions;
+
+/// `trees`: those of an all-reduce that were packed for its bound; empty, if none had to be. Throws Error(Unsupported)
+/// for other collectives than all-gather, reduce-scatter, all-reduce, broadcast, reduce and
 /// all-to-all, and as tightest_cut() does.
-Bound bound_of(const Network& network, Collective collective, Rank root = 0);
+Bound bound_of(const Network& network, Collective collective, Rank root = 0, Fractions* trees = nullptr);
 
 /// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB".
 std::string words_of(const Network& network, const Bound& bound);

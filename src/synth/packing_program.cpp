@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kZero = 1e-10;      // of prices and pivots
 constexpr double kUneven = 1e-8;     // of capacities, at most
-constexpr size_t kSteps = 20'000;    // of one solution
+constexpr double kMostWork = 1e10;   // multiplications: some ten seconds
 constexpr double kGolden = 0.61803;  // whose multiples spread evenly
 
 }  // namespace
@@ -74,7 +74,7 @@ bool PackingProgram::enter(uint32_t column, size_t slack) {
 }
 
 bool PackingProgram::solve() {
-  for (size_t step = 0; step < kSteps; ++step) {
+  for (; work_ < kMostWork; work_ += static_cast<double>(rows_) * static_cast<double>(rows_)) {
     find_prices();
     const auto cheapest = std::min_element(prices_.begin(), prices_.end());
     const auto [adds, column] = best_column();

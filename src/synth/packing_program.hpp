@@ -3,8 +3,8 @@
 //   maximise Σ x(j), where Σ load(i, j) · x(j) ≤ capacity(i) for each row i, and x ≥ 0.
 //
 // The revised simplex method, with the inverse of the basis as a matrix: for some hundred rows. Columns may be added
-// after it has been solved; it goes on from there. Capacities are made a little smaller, each by another part, so that
-// no two rows are full at the same moment: else the method might go round in circles.
+// after it has been solved; it goes on from there. Capacities are made a little smaller, each by a different fraction,
+// to break ties: degenerate pivots could cycle.
 //
 // Source: Dantzig, Linear programming and extensions, 1963; Charnes, Optimality and degeneracy in linear programming,
 // Econometrica 1952.
@@ -25,7 +25,7 @@ class PackingProgram {
   explicit PackingProgram(const std::vector<double>& capacities);
 
   void add(Column column) { columns_.push_back(std::move(column)); }
-  /// False: it has taken too many steps, and what was found so far stands.
+  /// False: all solutions together have taken too much work, and what was found so far stands.
   bool solve();
 
   double value() const;
@@ -48,6 +48,7 @@ class PackingProgram {
   std::vector<double> values_;                      // by row: of its variable
   std::vector<double> prices_;
   std::vector<Column> columns_;
+  double work_ = 0;
 };
 
 }  // namespace tutti::synth

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/format.hpp"
-#include "synth/both_ways.hpp"
+#include "synth/bidirectional.hpp"
 
 namespace tutti::synth {
 namespace {
@@ -17,7 +17,7 @@ int64_t default_parts(Rank ranks) { return ranks <= 16 ? 16 : ranks <= 64 ? 8 : 
 
 constexpr size_t kOwnLanes = 32;      // trees, of the 64 lanes that plans can have
 constexpr double kWorthLanes = 0.97;  // of the rate
-constexpr int64_t kFiner = 16;        // of trees both ways: from so many parts on, not each number of them is tried
+constexpr int64_t kAllCounts = 16;    // of parts of the buffer: beyond, not each number of them is tried
 constexpr Rank kFlat = 2;             // levels of trees: flatter ones are not looked for
 /// Of a long call's time, a level: what is under way fills the ranks of a tree one after the other, and drains so.
 constexpr double kLevel = 0.003;
@@ -174,42 +174,44 @@ class Search {
   int64_t most_;
 };
 
-/// All-reduce: parts go up and down at once, if that is better than reduce-scatter and then all-gather.
-class BothWays {
+/// All-reduce: trees that carry parts in both directions at once, if they are better than reduce-scatter and then
+/// all-gather.
+class Bidirectional {
  public:
-  BothWays(const Network& network, const SynthesisOptions& options) : network_(network), options_(options) {
-    const Ratio must = bound_of(network, Collective::AllReduce).cut.must;
+  Bidirectional(const Network& network, const SynthesisOptions& options) : network_(network), options_(options) {
+    const Ratio must = bound_of(network, Collective::AllReduce, 0, &fractions_).cut.must;
     most_ = static_cast<double>(must.capacity) / static_cast<double>(must.blocks);
   }
 
   Synthesis or_better(Synthesis made) const {
-    made.fitted = made.reached = part_of_bound(made.trees);
-    if (made.reached >= options_.near_enough) return made;
-    const Fractions fractions = pack_both_ways(network_, options_.progress);
+    made.fitted = made.reached = part_of_bound(rate_in_both_directions(network_, made.trees));
+    if (made.reached >= options_.near_enough || fractions_.trees.empty()) return made;
     Synthesis best = std::move(made);
-    const int64_t most = options_.max_parts > 0 ? options_.max_parts : default_parts(network_.ranks) * network_.ranks;
-    for (int64_t parts = 1; parts <= most && best.reached < options_.near_enough; parts += 1 + parts / kFiner) {
-      const WholeParts whole = in_parts(network_, fractions, parts);
-      if (whole.rate <= best.reached * most_) continue;
-      Synthesis other{.collective = best.collective, .parts = parts, .trees = trees_of(fractions, whole)};
-      other.of_buffer = true;
-      other.fitted = std::min(1.0, fractions.rate / most_);
-      other.reached = part_of_bound(other.trees);
-      other.hosts = network_.hosts;
+    const int64_t most = network_.ranks * (options_.max_parts > 0 ? options_.max_parts : default_parts(network_.ranks));
+    for (int64_t parts = 1; parts <= most && best.reached < options_.near_enough; parts += 1 + parts / kAllCounts) {
+      const WholeParts whole = in_parts(network_, fractions_, parts);
+      if (part_of_bound(whole.rate) <= best.reached) continue;
+      Synthesis other{.collective = best.collective, .parts = parts, .of_buffer = true, .hosts = network_.hosts};
+      other.trees = trees_of(fractions_, whole);
+      other.reached = part_of_bound(whole.rate);
+      other.fitted = std::max(other.reached, part_of_bound(fractions_.rate));
       if (worth(other) > worth(best)) best = std::move(other);
     }
     return best;
   }
 
  private:
-  double part_of_bound(const std::vector<Tree>& trees) const {
-    return std::min(1.0, rate_both_ways(network_, trees) / most_);
+  double part_of_bound(double rate) const { return std::min(1.0, rate / most_); }
+
+  /// Trees that share a lane wait for each other; between hosts a tree takes three lanes.
+  double worth(const Synthesis& made) const {
+    const bool several = *std::max_element(network_.hosts.begin(), network_.hosts.end()) > 0;
+    return share(made) * (made.trees.size() > (several ? kOwnLanes * 2 / 3 : kOwnLanes) ? kWorthLanes : 1);
   }
-  /// Trees that share a lane wait for each other.
-  static double worth(const Synthesis& made) { return share(made) * (made.trees.size() > kOwnLanes ? kWorthLanes : 1); }
 
   const Network& network_;
   const SynthesisOptions& options_;
+  Fractions fractions_;
   double most_;  // buffers a second, in units of capacity: the bound
 };
 
@@ -249,7 +251,7 @@ Synthesis synthesize(const Network& network, Collective collective, const Synthe
   const bool folds = collective == Collective::ReduceScatter || collective == Collective::Reduce;
   Synthesis made = Search(folds ? reversed(network) : network, collective, options).run();
   if (collective != Collective::AllReduce || !network.has_ways()) return made;
-  return BothWays(network, options).or_better(std::move(made));
+  return Bidirectional(network, options).or_better(std::move(made));
 }
 
 }  // namespace tutti::synth

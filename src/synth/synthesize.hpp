@@ -19,16 +19,15 @@ namespace tutti::synth {
 
 struct SynthesisOptions {
   Rank root = 0;                                     ///< of broadcast and reduce
-  int64_t max_parts = 0;                             ///< of a block; 0: as many as keep the plan small
+  int64_t max_parts = 0;                             ///< of a rank's block; 0: as many as keep the plan small
   double near_enough = 0.995;                        ///< part of the bound at which no more parts are tried
   std::function<void(const std::string&)> progress;  ///< is told what is done, for long ones
 };
 
 struct Synthesis {
   Collective collective = Collective::AllGather;
-  int64_t parts = 1;  ///< of a block
-  bool of_buffer =
-      false;  ///< all-reduce: the whole buffer is one block, of which trees carry parts whatever their root
+  int64_t parts = 1;        ///< of a block
+  bool of_buffer = false;   ///< all-reduce: trees carry parts of all of it, whatever their root
   std::vector<Tree> trees;  ///< from the root outwards, also where blocks go to the root
   double fitted = 1;        ///< part of the bound of capacities: trees fit in the bound's time divided by this
   double reached = 1;       ///< the same of the ways that messages really take, which may load a link more
@@ -39,7 +38,7 @@ struct Synthesis {
   Rank depth() const;  ///< of the deepest tree
 };
 
-/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other, or synth/both_ways.hpp where that is
+/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other, or synth/bidirectional.hpp where that is
 /// faster), broadcast and reduce.
 /// Throws Error(Unsupported) for other collectives, and what tightest_cut() throws.
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options = {});

@@ -1,12 +1,14 @@
 // Fractions of trees as whole numbers of equal parts of the buffer.
 #include <algorithm>
 
-#include "synth/both_ways.hpp"
+#include "base/format.hpp"
+#include "synth/bidirectional.hpp"
+#include "synth/bound.hpp"
 
 namespace tutti::synth {
 namespace {
 
-constexpr double kNone = 1e-9;  // of a time or a share: 0 but for rounding
+constexpr double kTolerance = 1e-9;  // of a number of copies
 
 /// Fractions to whole numbers of copies.
 class Rounding {
@@ -18,7 +20,8 @@ class Rounding {
     by_largest_remainder();
     for (int64_t moves = 0; moves < parts_ && move_one(); ++moves) {
     }
-    made_.rate = static_cast<double>(parts_) / busiest().first;
+    const Ratio time = busiest().first;
+    made_.rate = static_cast<double>(parts_) * static_cast<double>(time.capacity) / static_cast<double>(time.blocks);
     return std::move(made_);
   }
 
@@ -28,7 +31,7 @@ class Rounding {
     int64_t given = 0;
     for (size_t i = 0; i < fractions_.trees.size(); ++i) {
       const double exact = static_cast<double>(parts_) * fractions_.trees[i].rate / fractions_.rate;
-      const auto whole = static_cast<int64_t>(exact + kNone);
+      const auto whole = static_cast<int64_t>(exact + kTolerance);
       made_.copies.push_back(0);
       add(i, whole);
       given += whole;
@@ -44,12 +47,12 @@ class Rounding {
   }
 
   /// Parts ÷ capacity of the arc that takes the longest, and how many take as long.
-  std::pair<double, size_t> busiest() const {
-    std::pair<double, size_t> most = {0, 0};
+  std::pair<Ratio, size_t> busiest() const {
+    std::pair<Ratio, size_t> most = {{0, 1}, 0};
     for (size_t i = 0; i < load_.size(); ++i) {
-      const double time = static_cast<double>(load_[i]) / static_cast<double>(network_.arcs[i].capacity);
-      if (time > most.first + kNone) most = {time, 0};
-      if (time > most.first - kNone) ++most.second;
+      const Ratio time{load_[i], network_.arcs[i].capacity};
+      if (most.first < time) most = {time, 0};
+      if (time == most.first) ++most.second;
     }
     return most;
   }
@@ -65,8 +68,7 @@ class Rounding {
           if (to == from) continue;
           add(to, 1);
           const auto then = busiest();
-          if (then.first < now.first - kNone || (then.first < now.first + kNone && then.second < now.second))
-            return true;
+          if (then < now) return true;
           add(to, -1);
         }
       }
@@ -85,6 +87,7 @@ class Rounding {
 }  // namespace
 
 WholeParts in_parts(const Network& network, const Fractions& fractions, int64_t parts) {
+  if (fractions.trees.empty()) throw_error(Code::InvalidArgument, "there are no trees to be given {} parts", parts);
   return Rounding(network, fractions, parts).run();
 }
 

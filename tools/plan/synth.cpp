@@ -153,6 +153,7 @@ std::string json_text(const Scene& scene, const synth::Network& network, const s
                       {"exact", bound.exact}}},
                     {"trees", made.trees.size()},
                     {"parts", made.parts},
+                    {"parts_of", made.of_buffer ? "buffer" : "block"},
                     {"of_capacities", made.fitted},
                     {"of_trees", made.reached},
                     {"algorithms", ordered_json::array()}};
@@ -181,7 +182,7 @@ void print_made(const synth::Synthesis& made, const synth::Bound& bound) {
   const bool to_bound = bound.exact || made.collective == Collective::AllReduce;
   fmt::print("  trees: {} of them, at most {} deep; {} {}; {:.1f} % of the rate {}; {}\n", made.trees.size(),
              made.depth(), counted(static_cast<uint64_t>(made.parts), "part"),
-             made.of_buffer ? "of the buffer, which go up and down at once" : "a block", 100 * made.reached,
+             made.of_buffer ? "of the buffer, up and down at once" : "a block", 100 * made.reached,
              to_bound ? "of the bound" : "that trees can reach",
              made.of_buffer ? "switches: as messages pass them"
                             : fmt::format("switches: {}", kPatterns[static_cast<size_t>(made.pattern)]));

@@ -43,8 +43,11 @@ struct Fractions {
   std::vector<std::vector<uint32_t>> partitions;
 };
 
-/// The most trees at once. `network` must know the ways of messages, and join all ranks.
-Fractions pack_both_ways(const Network& network, const std::function<void(const std::string&)>& progress = {});
+/// The most trees at once, but for a two-thousandth part. `network` must know the ways of messages. `most`: buffers a
+/// second, in units, that no all-reduce exceeds. Empty, if messages cannot reach all ranks. What it does depends on
+/// nothing else, so all that ask get the same; it gives up after about ten seconds with the best so far.
+Fractions pack_bidirectional(const Network& network, double most,
+                             const std::function<void(const std::string&)>& progress = {});
 
 /// Trees of the fractions in whole copies, which carry equal parts of the buffer.
 struct WholeParts {
@@ -52,13 +55,13 @@ struct WholeParts {
   double rate = 0;              ///< of the network with them, in units of capacity
 };
 
-/// Copies near the fractions, `parts` in all.
+/// Copies near the fractions, `parts` in all. Throws Error(InvalidArgument) if there are no trees.
 WholeParts in_parts(const Network& network, const Fractions& fractions, int64_t parts);
 
 /// Those of which there are copies, by their roots.
 std::vector<Tree> trees_of(const Fractions& fractions, const WholeParts& parts);
 
 /// Buffers that pass in a second, in units of capacity, if each tree carries its copies of equal parts both ways.
-double rate_both_ways(const Network& network, const std::vector<Tree>& trees);
+double rate_in_both_directions(const Network& network, const std::vector<Tree>& trees);
 
 }  // namespace tutti::synth

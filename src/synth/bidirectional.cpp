@@ -1,4 +1,4 @@
-#include "synth/both_ways.hpp"
+#include "synth/bidirectional.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,49 +13,57 @@
 namespace tutti::synth {
 namespace {
 
-constexpr double kNearEnough = 1e-6;  // of what prices say is possible, at which no more trees are looked for
-constexpr int kRounds = 400;          // of column generation: then the best so far is taken
+constexpr double kNearEnough = 5e-4;  // of what prices say is possible, at which no more trees are looked for
 constexpr size_t kStarts = 64;        // ranks from which trees are grown in a round
-constexpr double kNoWay = std::numeric_limits<double>::infinity();
-constexpr double kNone = 1e-9;  // of a price or rate: 0 but for rounding
+constexpr double kNoPath = std::numeric_limits<double>::infinity();
+constexpr double kTolerance = 1e-9;  // of a price or a rate, which are about 1
 
-/// For each pair of ranks, the arcs of the way there and of the way back.
-class Ways {
+/// For each pair of ranks, the arcs that messages pass from one to the other, and back.
+class PairPaths {
  public:
-  explicit Ways(const Network& network) : ranks_(static_cast<size_t>(network.ranks)), arcs_(ranks_ * ranks_) {
-    std::map<std::pair<Vertex, Vertex>, uint32_t> numbers;
-    for (uint32_t i = 0; i < network.arcs.size(); ++i) numbers[{network.arcs[i].from, network.arcs[i].to}] = i;
-    for (Rank from = 0; from < network.ranks; ++from) {
-      for (Rank to = 0; to < network.ranks; ++to) {
-        if (from == to || !network.has_way(from, to)) continue;
-        const std::vector<Vertex> way = network.way(from, to);
-        for (size_t i = 1; i < way.size(); ++i) {
-          const uint32_t arc = numbers.at({way[i - 1], way[i]});
-          for (const size_t pair : {at(from, to), at(to, from)}) arcs_[pair].push_back(arc);
-        }
+  explicit PairPaths(const Network& network) : ranks_(static_cast<size_t>(network.ranks)), arcs_(ranks_ * ranks_) {
+    for (uint32_t i = 0; i < network.arcs.size(); ++i) numbers_[{network.arcs[i].from, network.arcs[i].to}] = i;
+    for (Rank a = 0; a < network.ranks; ++a) {
+      for (Rank b = 0; b < a; ++b) {
+        std::vector<uint32_t> both;
+        if (!add(network, a, b, both) || !add(network, b, a, both)) continue;
+        arcs_[at(a, b)] = arcs_[at(b, a)] = std::move(both);
       }
     }
   }
 
-  /// Empty: there is none.
+  /// Empty: there is no path.
   const std::vector<uint32_t>& of(Rank a, Rank b) const { return arcs_[at(a, b)]; }
 
  private:
   size_t at(Rank a, Rank b) const { return static_cast<size_t>(a) * ranks_ + static_cast<size_t>(b); }
 
+  /// False: there is no path, or none of links that the network has.
+  bool add(const Network& network, Rank from, Rank to, std::vector<uint32_t>& arcs) const {
+    if (!network.has_way(from, to)) return false;
+    const std::vector<Vertex> way = network.way(from, to);
+    for (size_t i = 1; i < way.size(); ++i) {
+      const auto found = numbers_.find({way[i - 1], way[i]});
+      if (found == numbers_.end()) return false;
+      arcs.push_back(found->second);
+    }
+    return true;
+  }
+
   size_t ranks_;
+  std::map<std::pair<Vertex, Vertex>, uint32_t> numbers_;  // of arcs
   std::vector<std::vector<uint32_t>> arcs_;
 };
 
-/// Prices of edges, in a round.
+/// What an edge costs, in one round of column generation.
 class Prices {
  public:
-  Prices(const Ways& ways, const std::vector<double>& arcs, size_t ranks) : ranks_(ranks), edges_(ranks * ranks) {
+  Prices(const PairPaths& paths, const std::vector<double>& arcs, size_t ranks) : ranks_(ranks), edges_(ranks * ranks) {
     for (size_t a = 0; a < ranks; ++a) {
       for (size_t b = 0; b < ranks; ++b) {
-        const std::vector<uint32_t>& way = ways.of(static_cast<Rank>(a), static_cast<Rank>(b));
-        if (way.empty()) edges_[a * ranks + b] = kNoWay;
-        for (const uint32_t arc : way) edges_[a * ranks + b] += arcs[arc];
+        const std::vector<uint32_t>& path = paths.of(static_cast<Rank>(a), static_cast<Rank>(b));
+        if (path.empty()) edges_[a * ranks + b] = kNoPath;
+        for (const uint32_t arc : path) edges_[a * ranks + b] += arcs[arc];
       }
     }
   }
@@ -71,16 +79,20 @@ struct Spanning {
   double price = 0;
 };
 
-/// A minimum spanning tree (Jarník, Prim). Of edges that cost the same, that which is nearest to the root.
+/// A minimum spanning tree (Jarník, Prim). Of edges that cost the same, that which is nearest to the root. Its price is
+/// kNoPath if it does not reach all ranks.
 Spanning cheapest(const Prices& prices, size_t ranks, size_t root) {
   Spanning made;
   made.tree.root = static_cast<Rank>(root);
   made.tree.parents.assign(ranks, kNoRank);
-  std::vector<double> price(ranks, kNoWay);
+  std::vector<double> price(ranks, kNoPath);
   std::vector<size_t> depth(ranks), parent(ranks, root);
   std::vector<bool> in(ranks);
   for (size_t next = root, reached = 0; reached < ranks; ++reached) {
-    if (next != root && price[next] == kNoWay) throw_error(Code::InvalidArgument, "no way leads to rank {}", next);
+    if (price[next] == kNoPath && next != root) {
+      made.price = kNoPath;
+      return made;
+    }
     in[next] = true;
     made.tree.order.push_back(static_cast<Rank>(next));
     if (next != root) {
@@ -93,12 +105,12 @@ Spanning cheapest(const Prices& prices, size_t ranks, size_t root) {
     for (size_t rank = 0; rank < ranks; ++rank) {
       if (in[rank]) continue;
       const double by = prices.of(joined, rank);
-      if (by < price[rank] - kNone || (by < price[rank] + kNone && depth[joined] < depth[parent[rank]])) {
+      if (by < price[rank] - kTolerance || (by < price[rank] + kTolerance && depth[joined] < depth[parent[rank]])) {
         price[rank] = by;
         parent[rank] = joined;
       }
-      if (next == ranks || price[rank] < price[next] - kNone ||
-          (price[rank] < price[next] + kNone && depth[parent[rank]] < depth[parent[next]])) {
+      if (next == ranks || price[rank] < price[next] - kTolerance ||
+          (price[rank] < price[next] + kTolerance && depth[parent[rank]] < depth[parent[next]])) {
         next = rank;
       }
     }
@@ -132,43 +144,37 @@ Tree from_its_middle(const Tree& tree) {
   return from(middle);
 }
 
-/// In the program the arc with the most capacity has 1.
+/// So that `most` buffers a second, a bound, are 1. No arc can carry more than all edges of all trees.
 std::vector<double> capacities_of(const Network& network, double most) {
   std::vector<double> capacities;
-  for (const Arc& arc : network.arcs) capacities.push_back(static_cast<double>(arc.capacity) / most);
+  for (const Arc& arc : network.arcs) {
+    capacities.push_back(std::min(2.0 * network.ranks, static_cast<double>(arc.capacity) / most));
+  }
   return capacities;
-}
-
-double most_of(const Network& network) {
-  Capacity most = 1;
-  for (const Arc& arc : network.arcs) most = std::max(most, arc.capacity);
-  return static_cast<double>(most);
 }
 
 class Packing {
  public:
-  explicit Packing(const Network& network)
-      : network_(network),
-        ranks_(static_cast<size_t>(network.ranks)),
-        ways_(network),
-        most_(most_of(network)),
-        capacities_(capacities_of(network, most_)),
+  Packing(const Network& network, double most)
+      : ranks_(static_cast<size_t>(network.ranks)),
+        paths_(network),
+        most_(most),
+        capacities_(capacities_of(network, most)),
         program_(capacities_) {}
 
   Fractions run(const std::function<void(const std::string&)>& progress) {
     std::vector<double> prices;
     for (const double capacity : capacities_) prices.push_back(1 / capacity);
-    take_cheapest(prices, std::numeric_limits<double>::infinity());
-    double most = std::numeric_limits<double>::infinity();
-    for (int round = 0; round < kRounds; ++round) {
-      const bool solved = program_.solve();
+    if (take_cheapest(prices, kNoPath).first == kNoPath) return {};
+    double most = 1;
+    for (bool goes_on = true; goes_on;) {
+      goes_on = program_.solve();
       prices = program_.prices();
-      if (!solved) break;
       const double value = program_.value();
       const auto [price, are_new] = take_cheapest(prices, 1);
-      most = std::min(most, value / price);
-      if (progress) progress(fmt::format("trees both ways: {:.2f} % of what is possible", 100 * value / most));
-      if (!are_new || value >= (1 - kNearEnough) * most) break;
+      if (goes_on) most = std::min(most, value / price);
+      if (progress) progress(fmt::format("trees in both directions: {:.2f} % of what is possible", 100 * value / most));
+      goes_on = goes_on && are_new && value < (1 - kNearEnough) * most;
     }
     return found(prices);
   }
@@ -176,7 +182,7 @@ class Packing {
  private:
   /// Adds the cheapest trees, if they cost less than `limit`. The price of the cheapest, and whether any is new.
   std::pair<double, bool> take_cheapest(const std::vector<double>& arcs, double limit) {
-    const Prices prices(ways_, arcs, ranks_);
+    const Prices prices(paths_, arcs, ranks_);
     double least = std::numeric_limits<double>::infinity();
     bool are_new = false;
     for (size_t i = 0; i < std::min(kStarts, ranks_); ++i) {
@@ -196,7 +202,7 @@ class Packing {
       if (rank == tree.root) continue;
       const Rank parent = tree.parents[static_cast<size_t>(rank)];
       edges.insert(std::minmax(rank, parent));
-      for (const uint32_t arc : ways_.of(rank, parent)) ++load[arc];
+      for (const uint32_t arc : paths_.of(rank, parent)) ++load[arc];
     }
     if (!known_.insert(edges).second) return false;
     program_.add({load.begin(), load.end()});
@@ -217,12 +223,12 @@ class Packing {
     }
     Fractions made;
     for (size_t i = 0; i < trees_.size(); ++i) {
-      if (taken[i] < kNone) continue;
+      if (taken[i] < kTolerance * program_.value()) continue;
       made.trees.push_back(trees_[i]);
       made.trees.back().rate = taken[i] * fits * most_;
       made.rate += made.trees.back().rate;
     }
-    made.partitions = partitions(Prices(ways_, prices, ranks_));
+    made.partitions = partitions(Prices(paths_, prices, ranks_));
     return made;
   }
 
@@ -233,7 +239,7 @@ class Packing {
     const auto price = [&](Rank rank) {
       const double exact =
           prices.of(static_cast<size_t>(rank), static_cast<size_t>(tree.parents[static_cast<size_t>(rank)]));
-      return std::round(exact / kNone / 100) * kNone * 100;
+      return std::round(exact / kTolerance / 100) * kTolerance * 100;
     };
     for (const Rank rank : tree.order) {
       if (rank != tree.root) limits.insert(price(rank));
@@ -252,10 +258,9 @@ class Packing {
     return all;
   }
 
-  const Network& network_;
   size_t ranks_;
-  Ways ways_;
-  double most_;                     // capacity of an arc: 1 in the program
+  PairPaths paths_;
+  double most_;                     // buffers a second, in units of capacity: 1 in the program
   std::vector<double> capacities_;  // in the program
   PackingProgram program_;
   std::vector<Fractions::Part> trees_;
@@ -265,11 +270,12 @@ class Packing {
 
 }  // namespace
 
-Fractions pack_both_ways(const Network& network, const std::function<void(const std::string&)>& progress) {
-  return Packing(network).run(progress);
+Fractions pack_bidirectional(const Network& network, double most,
+                             const std::function<void(const std::string&)>& progress) {
+  return Packing(network, most).run(progress);
 }
 
-double rate_both_ways(const Network& network, const std::vector<Tree>& trees) {
+double rate_in_both_directions(const Network& network, const std::vector<Tree>& trees) {
   std::map<std::pair<Vertex, Vertex>, int64_t> load;
   int64_t all = 0;
   for (const Tree& tree : trees) {

@@ -38,7 +38,7 @@ struct Synthesis {
   Rank depth() const;  ///< of the deepest tree
 };
 
-/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other, or synth/bidirectional.hpp where that is
+/// Trees for all-gather, reduce-scatter, all-reduce (both, one after the other, or synth/bidirectional.hpp where it is
 /// faster), broadcast and reduce.
 /// Throws Error(Unsupported) for other collectives, and what tightest_cut() throws.
 Synthesis synthesize(const Network& network, Collective collective, const SynthesisOptions& options = {});

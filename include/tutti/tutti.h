@@ -194,7 +194,8 @@ typedef struct {
 TUTTI_API tuttiResult_t tuttiGetJobState(tuttiJobState_t* state);
 /* From now on tuttiGetJobState tells this process that the job ends in `seconds`, unless its launcher says sooner: for
  * a handler of the program's own SIGTERM, under a launcher that passes this on to its processes. Async-signal-safe. A
- * negative number takes it back. The other ranks do not hear of it: agree on it in a collective. */
+ * negative number, or NaN, takes it back; infinity counts as 10^9 seconds, as all above that do. The other ranks do not
+ * hear of it: agree on it in a collective. */
 TUTTI_API void tuttiSetJobEnd(double seconds);
 /* All `ranks` ranks in this process: comms[i] is rank i, for one thread each, or for one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
@@ -267,9 +268,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 /* The same with tuttiRevoked: for a rank that has heard of a failure, or wants another membership, and takes all ranks
  * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). Calls that begin
  * afterwards are tuttiRevoked also where the communicator has failed before, with the text of that failure behind it;
- * calls that it has ended keep its code. An aborted communicator stays aborted. The process that made the id passes it
- * on: where that process is the one that has died, the other ranks hear of the death, and not of the revocation. MPI's
- * name is MPI_Comm_revoke. */
+ * calls that it has ended keep its code. An aborted communicator stays aborted. It reaches the other ranks whichever of
+ * them have died: also where that is rank 0, or the process that made the id. MPI's name is MPI_Comm_revoke. */
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
  * while it is made or finalized in the background. Does not wait. */

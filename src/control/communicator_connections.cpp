@@ -46,6 +46,15 @@ void CommunicatorConnections::on_connection(Fd& fd, std::string_view first) {
       send_now(fd.get(), accepted);  // the withdrawing rank may not wait for it
       return;
     }
+    case Kind::Fail: {
+      const auto failure = unpack<Fail>(first);
+      if (failure.code != Code::Revoked)
+        throw_error(Code::ProtocolError, "a peer tells of a failure that is no revocation");
+      const auto clients = control_.clients(name_);
+      if (!clients.empty()) clients.front()->hear_revocation(failure.text);
+      send_now(fd.get(), pack(Accepted{}));
+      return;
+    }
     case Kind::Stream: {
       const auto stream = unpack<OpenStream>(first);
       return client(stream.to, stream.from)->streams().park(stream.from, stream.label, fd);

@@ -67,6 +67,10 @@ void ControlClient::on_frame(std::string_view body) {
       return on_membership_update(unpack<MembershipUpdate>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
+      if (failure.code == Code::Revoked) {
+        revocation_ = failure.text;
+        revocation_is_relayed_ = true;
+      }
       std::sort(failure.tickets.begin(), failure.tickets.end());
       if (set_failure(failure.code, failure.text) && !failure.tickets.empty()) {
         WaitTable::of_this_process().fail(failure.code, failure.text, failure.tickets);
@@ -186,9 +190,10 @@ void ControlClient::on_end(const std::string& why) {
     changed_.notify_all();
   }
   channel_.reset();
-  note_known_failure();  // as far as it can be
+  const bool all_know = revocation_.empty() || (leave_sent && revocation_is_relayed_);
+  all_know ? note_known_failure() : pass_on_revocation();  // as far as it can be known
   resolve_all();
-  if (leave_sent || members_.empty()) return close();
+  if (leave_sent || members_.empty()) return finish();
   if (remaining_ranks().empty()) return;
   // If that process died, its pidfd reports it in a moment, and names the rank.
   server_end_ = why;

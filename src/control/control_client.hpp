@@ -66,6 +66,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Fails the communicator, and the communicators of the waits with these tickets, in this process and in those of the
   /// other ranks.
   void fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets = {});
+  /// A peer says that this communicator is revoked. Control thread.
+  void hear_revocation(const std::string& text);
   bool lost(Rank rank) const;
   std::optional<Left> left(Rank rank) const;
   /// The ranks that are known to be lost.
@@ -142,6 +144,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void resolve_all_to(Rank peer);
   void resolve_all();
   void close();
+  // control thread, revocation.cpp
+  void begin_revocation(const std::string& text);
+  void pass_on_revocation();
+  void finish();
 
   /// Records the first failure, or a revocation after it, with the first one's text; false if there was one already.
   /// Takes the lock.
@@ -194,6 +200,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<ControlThread::Watch> watches_;
   std::unordered_map<uint64_t, Question> questions_;
   uint64_t tickets_ = 0;
+  std::string revocation_;              // the text of a revocation that peers are told if the rendezvous server is gone
+  bool revocation_is_relayed_ = false;  // by the rendezvous server
+  bool passed_on_ = false, passes_on_ = false;  // to peers: at some time, now
+  bool closes_then_ = false;                    // when it has passed it on
 };
 
 }  // namespace tutti::control

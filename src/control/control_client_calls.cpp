@@ -145,8 +145,10 @@ void ControlClient::fail(Code code, const std::string& text, const std::vector<u
   if (!set_failure(code, text)) return;
   // Others of this process know it before this returns: what their threads do afterwards must not succeed.
   for (const auto& client : control_.clients(name_)) client->set_failure(code, text);
-  control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall), tickets})] {
-    if (self->channel_) self->channel_->send(frame);
+  control_.loop().post([self = shared_from_this(), fail = Fail{code, text.substr(0, kMaxSmall), tickets}] {
+    if (self->channel_) self->channel_->send(pack(fail));
+    if (fail.code == Code::Revoked && !self->closed_) return self->begin_revocation(fail.text);
+    if (!self->channel_) self->note_known_failure();  // as far as it can be
   });
   if (!tickets.empty()) WaitTable::of_this_process().fail(code, text, tickets);
 }
@@ -257,7 +259,7 @@ void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {
   control_.loop().post([self = shared_from_this(), leave_notice] {
     if (self->channel_) return self->channel_->send(pack(leave_notice));
     self->server_lost();  // not later: this rank would wait for nobody, and not know why
-    self->close();
+    self->finish();
   });
 }
 

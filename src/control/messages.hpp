@@ -321,7 +321,8 @@ struct LeaveNotice {
   }
 };
 
-/// Fails this communicator and, in the processes of its ranks, the communicators of the waits with these tickets.
+/// Fails this communicator and, in the processes of its ranks, the communicators of the waits with these tickets. As
+/// the first message of a connection, from a peer: a revocation (control/revocation.hpp), without tickets.
 struct Fail {
   static constexpr Kind kKind = Kind::Fail;
   Code code = Code::InternalError;

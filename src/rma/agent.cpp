@@ -71,18 +71,21 @@ class Agent::Client {
     have_ += static_cast<size_t>(got);
     if (have_ < sizeof request_) return Progress::Some;
     have_ = 0;
-    if (request_.magic == Request::kMagic && carry_out()) return Progress::Some;
-    log_warn("rank {} sent an invalid request on a window: its stream is closed", from_);
+    const std::string wrong = request_.magic == Request::kMagic ? carry_out() : "it does not begin as one";
+    if (wrong.empty()) return Progress::Some;
+    const bool is_on_window = request_.magic == Request::kMagic && request_.what < Request::What::Flush;
+    log_warn("rank {} sent an invalid request{}, so its stream is closed: {}", from_,
+             is_on_window ? fmt::format(" on the window of call {}", request_.window) : "", wrong);
     return Progress::Ended;
   }
 
-  /// False if there is no such request.
-  bool carry_out() {
+  /// What is wrong, if there is no such request; else "".
+  std::string carry_out() {
     offset_ = request_.offset;
     switch (request_.what) {
       case Request::What::Put:
         left_ = request_.bytes;
-        return true;
+        return "";
       case Request::What::Get:
         reply(look([](const Target::Exposed&) {}), 0);
         if (reply_.outcome == Outcome::Done && request_.bytes > 0) {
@@ -90,29 +93,31 @@ class Agent::Client {
           end_ = {};
           end_sent_ = 0;
         }
-        return true;
+        return "";
       case Request::What::Signal:
-        if (request_.operand >= kSignals) return false;
+        if (request_.operand >= kSignals) return fmt::format("there is no signal {}", request_.operand);
         request_.offset = request_.bytes = 0;
         note(look([&](const Target::Exposed& part) {
           std::atomic<uint64_t>& arrived = part.signals[from_].arrived[request_.operand];
           arrived.store(arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
         }));
-        return true;
+        return "";
       case Request::What::Add:
       case Request::What::CompareSwap:
-        return change_word();
+        return change_word() ? "" : fmt::format("its word is at offset {}, and no multiple of 8", request_.offset);
       case Request::What::Flush:
         reply(std::exchange(failed_, Outcome::Done), failed_in_);
-        return true;
+        return "";
       case Request::What::Connect:
         text_.clear();
         left_ = request_.bytes;
-        return left_ > 0 && left_ <= transports::RemoteQueue::kMaxGreeting;
+        if (left_ > 0 && left_ <= transports::RemoteQueue::kMaxGreeting) return "";
+        return fmt::format("an offer of {} bytes", left_);
     }
-    return false;
+    return fmt::format("it is of no known kind: {}", static_cast<uint32_t>(request_.what));
   }
 
+  /// False if there is no word at that address.
   bool change_word() {
     request_.bytes = kWord;
     uint64_t before = request_.expected;

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -46,6 +47,17 @@ class Training(unittest.TestCase):
         out, errors = job.communicate(timeout=LIMIT)
         self.assertEqual(job.returncode, 0, errors)
         return out, errors
+
+    def await_line(self, job, stream, pattern):
+        """The match of the first line with the pattern. A job that does not write it in time is killed."""
+        watchdog = threading.Timer(LIMIT, job.kill)  # which ends the stream
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+        for line in stream:
+            if match := re.search(pattern, line):
+                watchdog.cancel()
+                return match
+        self.fail(f"the job ended, or {LIMIT} s passed, without a line of '{pattern}'")
 
     def undisturbed(self, steps):
         log = self.log + ".whole"
@@ -95,12 +107,8 @@ class Training(unittest.TestCase):
         reached = self.watch(WORKS_FOR)
         os.kill(ranks_of(job)[2], signal.SIGKILL)
         killed = time.monotonic()
-        for line in job.stderr:
-            if match := re.search(r"generation 2 of 4 ranks goes on after step (\d+), from copies in memory", line):
-                break
-        else:
-            self.fail("it did not go on")
-        kept = int(match[1])
+        kept = int(self.await_line(job, job.stderr,
+                                   r"generation 2 of 4 ranks goes on after step (\d+), from copies in memory")[1])
         lost = killed - reached.get(kept + 1, killed)
         print(f"{max(reached)} steps in {WORKS_FOR} s, on after step {kept}: {lost:.1f} s of work are done again")
         self.assertLessEqual(lost, 5)
@@ -119,17 +127,12 @@ class Training(unittest.TestCase):
     def test_a_checkpoint_is_used_where_no_copies_are_left(self):
         job = self.start("-n", "2", "--zero", "3", "--steps", "100000", "--restarts", "2", "--snapshot-every", "1000",
                          "--save", self.folder, "--save-every", "5")
-        for line in job.stdout:
-            if "saved step 10" in line:
-                break
+        self.await_line(job, job.stdout, "saved step 10")
         for rank in ranks_of(job):  # with all their copies
             os.kill(rank, signal.SIGKILL)
-        for line in job.stderr:
-            if match := re.search(r"generation 2 of 2 ranks goes on after step (\d+), from the newest checkpoint", line):
-                self.assertGreaterEqual(int(match[1]), 10)
-                break
-        else:
-            self.fail("it did not go on")
+        goes_on = self.await_line(job, job.stderr,
+                                  r"generation 2 of 2 ranks goes on after step (\d+), from the newest checkpoint")
+        self.assertGreaterEqual(int(goes_on[1]), 10)
         job.send_signal(signal.SIGTERM)
         self.end(job)
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/method.hpp"
+#include "exec/why_not.hpp"
 #include "proof/run.hpp"
 
 namespace tutti::proof {
@@ -172,14 +173,8 @@ std::vector<CallCase> cases_of(const exec::Method& method, const plan::RankPlan&
 }
 
 std::string why_not(const exec::Method& method, std::span<const plan::RankPlan> plans) {
-  if (plans.front().shape.collective == Collective::Barrier && *method.why_no_barrier != '\0') {
-    return method.why_no_barrier;
-  }
-  for (const plan::RankPlan& plan : plans) {
-    if (method.accepts == nullptr) break;
-    if (std::string why = method.accepts(plan); !why.empty()) return why;
-  }
-  return "";
+  return exec::why_not(method, plans.front().shape.collective == Collective::Barrier, static_cast<Rank>(plans.size()),
+                       [&](Rank rank) -> const plan::RankPlan& { return plans[static_cast<size_t>(rank)]; });
 }
 
 std::vector<MethodProof> prove_methods(std::span<const plan::RankPlan> plans) {

@@ -18,9 +18,9 @@ enum class Closed : uint32_t {
   Left = 2,  ///< its rank has left the communicator
 };
 
-/// What a rank and one that uses its part without the agent tell each other. `arrived` and `busy` are written by
-/// the latter alone, so they need no atomic addition; or by the agent, for one that sends requests. Processors fetch
-/// lines in pairs: beside the signals, which the owner polls, there is nothing that the other one writes.
+/// What the owner of a part and one peer tell each other: each peer has a line. The peer alone writes `arrived` and
+/// `busy`, or the agent does so in its place if the peer sends requests. So they need no atomic addition. `arrived`,
+/// which the owner polls, lies apart from all others: processors fetch lines in pairs, hence 128.
 struct SignalLine {
   alignas(128) std::atomic<uint64_t> arrived[kSignals];  ///< signals of that rank
   alignas(128) std::atomic<uint32_t> busy;               ///< it uses the part now
@@ -28,8 +28,9 @@ struct SignalLine {
   std::atomic<Closed> closed;                            ///< the part may not be used any more
 };
 
-/// A use of a peer's part. The part's owner closes it, then waits until nobody is busy: of two threads, each of which
-/// stores its word, then reads the other's, at least one sees the other (Dekker).
+/// A use of a peer's part without its agent. The user stores `busy`, then reads `closed`; the owner stores `closed`,
+/// then reads `busy`. So at least one of them sees the other's store (Dekker): either the user does not begin, or the
+/// owner waits until it has ended.
 class Use {
  public:
   explicit Use(SignalLine& line) : line_(line) {
@@ -75,8 +76,9 @@ struct Request {
   uint64_t expected = 0;  ///< of CompareSwap
 };
 
-/// The answer to Get, Add, CompareSwap, Flush and Connect. Behind that to Get come its bytes and, since the memory may
-/// be gone meanwhile, another Reply, which says how it has ended; behind that to Connect comes its answer or reason.
+/// The answer to Get, Add, CompareSwap, Flush and Connect. To a Get that is Done come the bytes and then another Reply,
+/// which says whether all of them could be read: the memory may go away meanwhile. To a Connect comes a text behind it,
+/// the peer's end of the connection or why there is none.
 struct Reply {
   enum class Outcome : uint32_t {
     Done,

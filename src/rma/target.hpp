@@ -41,12 +41,12 @@ class Target : public std::enable_shared_from_this<Target> {
 
   /// Does the agent work on parts of this rank, for ranks that do not reach them by loads and stores?
   bool is_served() const { return served_.load(std::memory_order_acquire); }
-  /// What the agent has done before happens before the return, and what this thread has done happens before what the
-  /// agent does from now on. They hear of each other over a peer, in another process, whose messages are no part of the
-  /// language's order (ThreadSanitizer's either), though the processor keeps it: a store that comes before a message is
-  /// seen by loads that come after it. So each direction has a word that one side stores behind its work (release) and
-  /// the other loads before its own (acquire); by that, the load reads what was stored before the message. Stores and
-  /// loads only: no side waits for the other, as it would for the lock under which the agent copies.
+  /// Orders this thread and the agent in terms of the language: what the agent has done so far happens before the
+  /// return, and what this thread has done happens before what the agent does from now on. Messages order them
+  /// already, but by way of a peer in another process: the processor keeps that order, the C++ memory model and
+  /// ThreadSanitizer do not know of it. So there is a word for each direction. One side stores it after its work
+  /// (release); the other loads it before its own (acquire), and reads that store, since a message came between. No
+  /// side waits for the other, as it would at the lock under which the agent copies.
   void synchronize() {
     if (!is_served()) return;
     by_rank_.store(1, std::memory_order_release);
@@ -78,9 +78,9 @@ class Target : public std::enable_shared_from_this<Target> {
   Target() = default;
   transports::Wireup::Reply answer(const std::string& request);
 
-  alignas(64) std::atomic<uint32_t> by_rank_{0};
-  alignas(64) std::atomic<uint32_t> by_agent_{0};
-  std::mutex mutex_;
+  alignas(128) std::atomic<uint32_t> by_rank_{0};   // processors fetch lines in pairs (rma/part.hpp)
+  alignas(128) std::atomic<uint32_t> by_agent_{0};  // likewise
+  alignas(128) std::mutex mutex_;
   std::map<uint64_t, Exposed> parts_;
   std::set<Rank> admitted_, ended_;
   std::atomic<bool> served_{false};  // some rank was admitted

@@ -5,6 +5,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "exec/why_not.hpp"
 #include "link/link.hpp"
 #include "select/select.hpp"
 #include "select/synthesised.hpp"
@@ -169,12 +170,9 @@ std::string why_not(const plan::Algorithm& a, const Wish& wish, const CostInputs
 
 /// Why the method cannot run the algorithm, by the plans of all ranks; "" if it can.
 std::string why_not_by(const exec::Method& method, const plan::Algorithm& a, const CostInputs& inputs) {
-  if (a.collective == Collective::Barrier && *method.why_no_barrier != '\0') return method.why_no_barrier;
-  if (method.accepts == nullptr) return "";
   const plan::Shape shape{a.collective, inputs.ranks, inputs.groups};
-  std::string why;
-  for (Rank rank = 0; rank < inputs.ranks && why.empty(); ++rank) why = method.accepts(plan::generate(a, shape, rank));
-  return why;
+  return exec::why_not(method, a.collective == Collective::Barrier, inputs.ranks,
+                       [&](Rank rank) { return plan::generate(a, shape, rank); });
 }
 
 void reject(Entry& entry, std::string why, bool outdone = false) {

@@ -23,7 +23,9 @@ Cost counted_of(std::span<const RankPlan> plans, const std::string& name) {
   try {
     return count(plans).cost;
   } catch (const Error& error) {
-    throw_error(error.code(), "the plans {} are wrong: {}", name, error.what());
+    const bool is_too_large = error.code() == Code::Unsupported;  // nothing wrong was found
+    throw_error(error.code(), "the plans {} {}: {}", name, is_too_large ? "cannot be proven" : "are wrong",
+                error.what());
   }
 }
 

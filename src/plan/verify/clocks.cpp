@@ -22,7 +22,8 @@ Snapshot Clocks::keep(uint32_t lane, uint32_t readers) {
   if (current == kNoSnapshot) {
     if (free_.empty()) {
       if ((kept_.size() + 1) * width_ * sizeof(uint32_t) > kMaxClockBytes) {
-        too_large("too many messages under way at one time");
+        too_large("the proof would take more than {} MiB of memory for the order of the messages under way",
+                  kMaxClockBytes >> 20);
       }
       free_.push_back(static_cast<Snapshot>(kept_.size()));
       kept_.emplace_back(width_);

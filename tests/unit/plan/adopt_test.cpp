@@ -53,5 +53,18 @@ TEST(Adopt, RefusesWhatIsNotProven) {
   EXPECT_THROW(adopt("none", {}), Error);
 }
 
+TEST(Adopt, DoesNotCallPlansWrongThatAreTooLargeToProve) {
+  std::vector<RankPlan> plans = doubling(4);
+  for (RankPlan& plan : plans) plan.scratch_blocks = kNone;
+  try {
+    adopt("large", plans);
+    FAIL() << "adopted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Unsupported);
+    EXPECT_NE(std::string(error.what()).find(" cannot be proven: the plans are too large to prove"), std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace tutti::plan

@@ -174,9 +174,8 @@ void attack_caller(Words& words) {
   const Request request{.what = static_cast<Request::What>(1 + 2 * (how % 2)), .window = 7, .bytes = into.size()};
   try {
     for (int call = 0; call < 4; ++call) {
-      how % 3 == 0
-          ? static_cast<void>(channel.connect("an offer", Deadline::in(kLimit)))
-          : static_cast<void>(channel.ask(request, how % 2 == 0 ? into : std::span<std::byte>(), Deadline::in(kLimit)));
+      how % 3 == 0 ? static_cast<void>(channel.connect("an offer", kLimit))
+                   : static_cast<void>(channel.ask(request, how % 2 == 0 ? into : std::span<std::byte>(), kLimit));
       channel.flush(kLimit);
     }
   } catch (const Error& error) {

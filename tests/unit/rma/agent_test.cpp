@@ -285,11 +285,11 @@ TEST_F(Asking, TellsWhichRankHasRefusedInWhichWindow) {
   const std::string refused =
       fmt::format("rank 0 says that the bytes do not lie in its part of the window of call {}", kWindow);
   const Request get{.what = What::Get, .window = kWindow, .offset = kBytes, .bytes = into.size()};
-  EXPECT_EQ(error_of([&] { channel.ask(get, this->target(), Deadline::in(20)); }, Code::InvalidArgument), refused);
-  channel.send({.what = What::Put, .window = kWindow, .offset = kBytes, .bytes = 8}, this->target(), Deadline::in(20));
+  EXPECT_EQ(error_of([&] { channel.ask(get, this->target(), 20); }, Code::InvalidArgument), refused);
+  channel.send({.what = What::Put, .window = kWindow, .offset = kBytes, .bytes = 8}, this->target(), 20);
   EXPECT_EQ(error_of([&] { channel.flush(20); }, Code::InvalidArgument), refused);
   const Request unknown{.what = What::Add, .window = kOther};
-  EXPECT_EQ(error_of([&] { channel.ask(unknown, {}, Deadline::in(20)); }, Code::InvalidUsage),
+  EXPECT_EQ(error_of([&] { channel.ask(unknown, {}, 20); }, Code::InvalidUsage),
             fmt::format("rank 0 has deregistered the window of call {}", kOther));
   EXPECT_NO_THROW(channel.flush(20));
   target->close();
@@ -321,7 +321,7 @@ TEST_F(Asking, EndsAtAnAnswerThatIsNone) {
     send_all(agent.get(), hostile.sent, soon());
     ::shutdown(agent.get(), SHUT_WR);
     const Request get{.what = What::Get, .window = kWindow, .bytes = into.size()};
-    const std::string why = error_of([&] { channel.ask(get, target(), Deadline::in(20)); }, hostile.code);
+    const std::string why = error_of([&] { channel.ask(get, target(), 20); }, hostile.code);
     EXPECT_NE(why.find("rank 0"), std::string::npos) << why;
   }
 }
@@ -333,7 +333,7 @@ TEST_F(Asking, TakesNoMoreOfAnAnswerToAnOfferThanItMayHave) {
   const Reply reply{.value = UINT64_MAX};
   send_all(agent.get(), {reinterpret_cast<const char*>(&reply), sizeof reply}, soon());
   send_all(agent.get(), std::string(Reply::kMaxText, 'x'), soon());
-  EXPECT_NE(error_of([&] { channel.connect("an offer", Deadline::in(20)); }, Code::Unsupported).find("rank 0 says: "),
+  EXPECT_NE(error_of([&] { channel.connect("an offer", 20); }, Code::Unsupported).find("rank 0 says: "),
             std::string::npos);
 }
 

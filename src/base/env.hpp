@@ -20,8 +20,9 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 /// Whether processes read each other's memory (CMA).
 enum class Cma : uint8_t { Off, Auto, Always };
 
-/// Whether plans that were synthesised for this machine are candidates.
-enum class Synth : uint8_t { Off, Auto };
+/// Whether plans that were synthesised for this machine are candidates: none; those that are kept; or also, where none
+/// are kept, those that are made in the background.
+enum class Synth : uint8_t { Off, Kept, Auto };
 
 /// Which signal has a process write its last calls.
 enum class TraceSignalName : uint8_t { None, Usr1, Usr2 };

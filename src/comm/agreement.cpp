@@ -15,6 +15,7 @@
 #include "select/job.hpp"
 #include "select/machine.hpp"
 #include "select/network.hpp"
+#include "select/plan_maker.hpp"
 #include "topo/detect.hpp"
 #include "topo/machine.hpp"
 
@@ -260,6 +261,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   for (const RankReport& report : agreed.reports) words.push_back(report.fabric.word);
   agree_on_table(endpoint, {fabric.probe_cma(words), agreed.backoff.spins == 0}, agreed, deadline);
   return agreed;
+  if (endpoint.rank() == 0 && endpoint.ranks() > 1) select::make_plans_later(agreed.graph, inputs);
 }
 
 }  // namespace tutti::comm

@@ -15,6 +15,7 @@
 #include "plan/plan.hpp"
 #include "select/forced.hpp"
 #include "select/gpus.hpp"
+#include "select/plan_maker.hpp"
 #include "topo/detect.hpp"
 #include "transports/pod_text.hpp"
 
@@ -218,6 +219,7 @@ void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Dea
     notes_ = std::move(made.notes);
   }
   std::set<std::string> different;
+    select::make_plans_later(graph, inputs_);
   for (const exec::Processor& processor : processors_) different.insert(processor.id);
   inputs_.situation =
       select::situation_on(*groups, different.size(), offer_.processor, notes_.over, offer_.links_in_host_memory);

@@ -14,6 +14,7 @@
 #include "comm/slow_paths.hpp"
 #include "control/status/trace_file.hpp"
 #include "link/cma.hpp"
+#include "select/entries.hpp"
 #include "select/explain.hpp"
 #include "select/forced.hpp"
 #include "select/select.hpp"
@@ -86,6 +87,14 @@ void tell_unused_methods(const Agreement& agreed) {
   if (!text.empty() && is_new(text)) log_warn("{}", text);
 }
 
+/// Of what TUTTI_ALGO demands: for each communicator, since the next one may have it.
+void tell_unused_demands(const std::vector<std::unique_ptr<BackendCalls>>& all) {
+  for (const auto& on : all) {
+    if (!on->refused().empty()) continue;
+    for (const std::string& text : select::unused_demands(on->inputs())) log_warn("{}", text);
+  }
+}
+
 }  // namespace
 
 void Communicator::log_decisions(Agreement agreed) {
@@ -97,6 +106,7 @@ void Communicator::log_decisions(Agreement agreed) {
     }
   }
   if (rank() == 0 && ranks() > 1) tell_unused_methods(agreed);
+  if (rank() == 0) tell_unused_demands(on_);
   if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, groups_, agreed));

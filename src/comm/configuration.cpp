@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr int kPlanFormat = 1;
 constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
+constexpr const char* kSynthWords[] = {"off", "kept", "auto"};  // by Synth
 
 /// A profile is named by its contents.
 const std::string& profile_text() {
@@ -53,7 +54,7 @@ std::string configuration() {
                     {"TUTTI_MAX_BLOCKS", env().max_blocks},
                     {"TUTTI_METHOD", select::forced_methods_text()},
                     {"TUTTI_ORDER", env().order},
-                    {"TUTTI_SYNTH", env().synth == Synth::Auto ? "auto" : "off"},
+                    {"TUTTI_SYNTH", kSynthWords[static_cast<size_t>(env().synth)]},
                     {"TUTTI_THREADS", env().threads},
                     {"TUTTI_TRANSPORT", env().transport},
                     {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "exec/why_not.hpp"
 #include "link/link.hpp"
+#include "select/profile.hpp"
 #include "select/select.hpp"
 #include "select/synthesised.hpp"
 #include "topo/constants.hpp"
@@ -107,19 +108,27 @@ void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
   }
 }
 
-/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none; calls on memory of GPUs are
-/// not concerned, since no plans are kept for them.
+bool is_of_host(const CostInputs& inputs) {
+  return inputs.methods.empty() || inputs.methods.front().method->backend == exec::methods::lanes.backend;
+}
+
+/// "no plan is kept for these 4 ranks"
+std::string none_kept(const CostInputs& inputs) {
+  const bool none = inputs.synthesised == nullptr || inputs.synthesised->algorithms.empty();
+  return fmt::format("{} is kept for these {}", none ? "no plan" : "no such plan",
+                     counted(static_cast<uint64_t>(inputs.ranks), "rank"));
+}
+
+/// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none. For calls on memory of GPUs
+/// it is no error that there is none, since the same TUTTI_ALGO is for those on memory of the host: unused_demands().
 const plan::Algorithm* synthesised_plan(Collective collective, const std::string& name, const CostInputs& inputs) {
   const plan::Algorithm* const found =
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
-  const bool of_host = inputs.methods.empty() || inputs.methods.front().method->backend == exec::methods::lanes.backend;
-  if (found != nullptr || inputs.ranks == 1 || !of_host) return found;
+  if (found != nullptr || inputs.ranks == 1 || !is_of_host(inputs)) return found;
   throw_error(Code::Unsupported,
-              "TUTTI_ALGO forces {}:{}, and {} is kept for these {} on this topology: `tutti tune --synth` makes plans "
-              "and keeps them, TUTTI_SYNTH=auto uses them",
-              name_of(collective), name,
-              inputs.synthesised == nullptr || inputs.synthesised->algorithms.empty() ? "no plan" : "no such plan",
-              counted(static_cast<uint64_t>(inputs.ranks), "rank"));
+              "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, "
+              "TUTTI_SYNTH=kept uses them",
+              name_of(collective), name, none_kept(inputs));
 }
 
 Wish wish_of(Collective collective, const CostInputs& inputs) {
@@ -287,6 +296,22 @@ void warn_of_one_level(const std::vector<Entry>& all, const CostInputs& inputs) 
 }
 
 uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs) {
+std::vector<std::string> unused_demands(const CostInputs& inputs, std::optional<Collective> only) {
+  std::vector<std::string> unused;
+  if (inputs.ranks == 1 || is_of_host(inputs)) return unused;
+  for (const auto& [name, algorithm] : inputs.forced) {
+    const Collective collective = collective_named(name);
+    if (!is_synthesised(algorithm) || collective != only.value_or(collective)) continue;
+    if (synthesised_plan(collective, algorithm, inputs) != nullptr) continue;
+    unused.push_back(fmt::format(
+        "TUTTI_ALGO={}:{} is not used by calls on memory of GPUs: {} on the GPUs of this topology. TUTTI_SYNTH=auto "
+        "makes plans for the next communicator; `tutti plan synth {} --topo FILE -o PLAN` makes one that TUTTI_PLAN "
+        "gives",
+        name, algorithm, none_kept(inputs), name));
+  }
+  return unused;
+}
+
   return window_of(cost_of(algorithm, inputs), algorithm.collective, inputs, inputs.methods.front());
 }
 

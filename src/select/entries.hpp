@@ -30,6 +30,10 @@ std::vector<Entry> entries_of(Collective collective, const CostInputs& inputs);
 
 /// Throws the reason: `entry` cannot be used, and no other can.
 [[noreturn]] void refuse(const Entry& entry, const std::string& why, const CostInputs& inputs);
+/// What TUTTI_ALGO demands that is not used, though it is no error: synthesised plans for calls on memory of GPUs,
+/// where none are kept. A sentence each, which says what to do. `only`: for this collective.
+/// none are kept. A sentence each, which says what to do. `only`: for this collective.
+std::vector<std::string> unused_demands(const CostInputs& inputs, std::optional<Collective> only = {});
 
 /// Warns about a forced algorithm along groups when the groups are trivial.
 void warn_of_one_level(const std::vector<Entry>& all, const CostInputs& inputs);

@@ -2,41 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <list>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <queue>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
-#include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/hash.hpp"
-#include "base/log.hpp"
 #include "base/printable.hpp"
-#include "base/private_file.hpp"
 #include "base/shallow_json.hpp"
 #include "plan/json.hpp"
+#include "plan/verify.hpp"
 #include "select/profile.hpp"
 
 namespace tutti::select {
 namespace {
 
-constexpr size_t kMaxRanks = 512;  // synthesis takes no more (synth/network.hpp)
-
 using nlohmann::json;
-using topo::NodeId;
-using topo::NodeKind;
 
 constexpr const char* kTextFormat = "tutti-synthesised";
 constexpr int kTextVersion = 1;
 constexpr size_t kMaxWords = 1000, kMaxPlans = 64;
 
 [[noreturn]] void wrong(const std::string& why) { throw Error(Code::InvalidArgument, why); }
-
-std::string text_of_key(uint64_t key) { return fmt::format("{:016x}", key); }
 
 std::string_view without_hash(std::string_view name) { return name.substr(0, name.find('@')); }
 
@@ -73,8 +60,8 @@ double work_of(const std::vector<plan::RankPlan>& plans) {
   return steps * lanes + pieces * parts;
 }
 
-/// `work`: of all plans until now.
-const plan::Algorithm& adopted(const std::string& text, Rank ranks, double& work) {
+/// Not proven. `work`: of all plans until now.
+plan::PlanSet unproven(const std::string& text, Rank ranks, double& work) {
   plan::PlanSet set = plan::from_json(text, plan::Proof::Omit);
   if (!is_synthesised(set.name)) wrong("a plan has the name of no synthesised one");
   if (set.plans.size() != static_cast<size_t>(ranks)) {
@@ -84,7 +71,7 @@ const plan::Algorithm& adopted(const std::string& text, Rank ranks, double& work
   if (work > kMaxWork) {
     wrong(fmt::format("proving them takes {:.1f} times the work that communicators spend on it", work / kMaxWork));
   }
-  return plan::adopt(set.name, std::move(set.plans));
+  return set;
 }
 
 std::shared_ptr<const Synthesised> parse(const std::string& text, std::optional<uint64_t> key, Rank ranks,
@@ -103,7 +90,8 @@ std::shared_ptr<const Synthesised> parse(const std::string& text, std::optional<
   for (const auto& [name, bound] : page.at("bounds").items()) read->bounds[collective_named(name)] = bound_from(bound);
   double work = 0;
   for (const json& plan : page.at("plans")) {
-    const plan::Algorithm& algorithm = adopted(plan.get_ref<const std::string&>(), ranks, work);
+    plan::PlanSet set = unproven(plan.get_ref<const std::string&>(), ranks, work);
+    const plan::Algorithm& algorithm = plan::adopt(set.name, std::move(set.plans));
     if (read->find(algorithm.collective, without_hash(algorithm.name)) != nullptr) {
       wrong(fmt::format("it has two plans {} for {}", without_hash(algorithm.name), name_of(algorithm.collective)));
     }
@@ -117,48 +105,6 @@ std::shared_ptr<const Synthesised> parse(const std::string& text, std::optional<
   read->text = text;
   return read;
 }
-
-/// A rank there uses no other node.
-bool is_end(const topo::Graph& graph, NodeId node) {
-  return graph.nodes[node].kind == NodeKind::Core || graph.nodes[node].kind == NodeKind::Gpu;
-}
-
-/// The cores inside the nodes that ranks may use, for each the next one with the fewest ranks.
-class FreeCores {
- public:
-  FreeCores(const topo::Graph& graph, const std::vector<NodeId>& ranks) : users_(graph.nodes.size()) {
-    for (const NodeId node : ranks) {
-      if (is_end(graph, node)) {
-        ++users_[node];
-      } else {
-        inside_[node];
-      }
-    }
-    for (const NodeId core : graph.all(NodeKind::Core)) {
-      for (NodeId node = core; node != topo::kNoNode; node = graph.nodes[node].parent) {
-        const auto wanted = inside_.find(node);
-        if (wanted != inside_.end()) wanted->second.emplace(0, core);
-      }
-    }
-  }
-
-  /// The node itself if there is no core inside.
-  NodeId take(NodeId node) {
-    Queue& queue = inside_.at(node);
-    while (!queue.empty()) {
-      const auto [users, core] = queue.top();
-      if (users == users_[core]) return ++users_[core], core;
-      queue.pop();  // others have taken it meanwhile
-      queue.emplace(users_[core], core);
-    }
-    return node;
-  }
-
- private:
-  using Queue = std::priority_queue<std::pair<size_t, NodeId>, std::vector<std::pair<size_t, NodeId>>, std::greater<>>;
-  std::vector<size_t> users_;                 // by node
-  std::unordered_map<NodeId, Queue> inside_;  // with the users that a core had when it was put there
-};
 
 /// What became of a text in this process.
 struct Outcome {
@@ -215,36 +161,6 @@ class Outcomes {
   std::list<Outcome> all_;  // the oldest first
 };
 
-/// That of use_synthesised().
-class NamedFile {
- public:
-  static NamedFile& get() {
-    static auto* const kFile = new NamedFile;
-    return *kFile;
-  }
-  void name(std::string path) {
-    const std::lock_guard lock(mutex_);
-    path_ = std::move(path);
-  }
-  std::string path() const {
-    const std::lock_guard lock(mutex_);
-    return path_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::string path_;
-};
-
-/// Once a process for each file.
-void warn_once(const std::string& path, const char* why) {
-  static std::mutex* const kMutex = new std::mutex;
-  static auto* const kSaid = new std::set<std::string>;
-  const std::lock_guard lock(*kMutex);
-  if (!kSaid->insert(path).second) return;
-  log_warn("the synthesised plans in {} are not used: {}; `tutti tune --synth` makes them again", path, why);
-}
-
 }  // namespace
 
 double KnownBound::of(uint64_t bytes) const { return std::max(seconds, seconds_per_byte * static_cast<double>(bytes)); }
@@ -281,60 +197,9 @@ std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std
   return known->plans;
 }
 
-std::vector<NodeId> nodes_of_plans(const topo::Graph& graph, const std::vector<NodeId>& ranks,
-                                   const plan::RankOrder& order) {
-  std::vector<NodeId> nodes = ranks;
-  FreeCores cores(graph, ranks);
-  for (NodeId& node : nodes) {
-    if (!is_end(graph, node)) node = cores.take(node);
-  }
-  std::vector<NodeId> ordered;
-  const auto n = static_cast<Rank>(nodes.size());
-  for (Rank planned = 0; planned < n; ++planned) {
-    ordered.push_back(nodes[static_cast<size_t>(order.actual(planned, 0, n))]);
-  }
-  return ordered;
-}
-
-Deadline deadline_of_proofs(const std::vector<NodeId>& nodes) {
-  constexpr double kPart = 1.0 / 6;
-  std::map<NodeId, int> ranks;
-  int most = 1;
-  for (const NodeId node : nodes) most = std::max(most, ++ranks[node]);
-  return Deadline::in(env().init_timeout * kPart / most);
-}
-
-uint64_t synthesis_key(const topo::Graph& graph, const std::vector<NodeId>& nodes) {
-  Hash hash;
-  hash.add(machine_key(graph));
-  for (const NodeId node : nodes) hash.add(node);
-  return hash.value();
-}
-
-std::string synthesised_path(uint64_t key) {
-  const std::string folder = cache_folder();
-  return folder.empty() ? "" : fmt::format("{}/synth-{}.json", folder, text_of_key(key));
-}
-
-void use_synthesised(std::string path) { NamedFile::get().name(std::move(path)); }
-
-std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, const std::vector<NodeId>& ranks,
-                                                    const plan::RankOrder& order) {
-  if (env().synth == Synth::Off || ranks.size() < 2 || ranks.size() > kMaxRanks) return nullptr;
-  const std::vector<NodeId> nodes = nodes_of_plans(graph, ranks, order);
-  const uint64_t key = synthesis_key(graph, nodes);
-  const std::string named = NamedFile::get().path();
-  const std::string path = named.empty() ? synthesised_path(key) : named;
-  if (path.empty()) return nullptr;
-  try {
-    const auto text = read_file(path, kMaxSynthesised, true);
-    if (!text) return nullptr;
-    return read_synthesised(*text, named.empty() ? std::optional(key) : std::nullopt, static_cast<Rank>(ranks.size()),
-                            deadline_of_proofs(nodes));
-  } catch (const std::exception& error) {  // also without memory: the job runs without these plans
-    warn_once(path, error.what());
-    return nullptr;
-  }
+void prove(const SynthesisedText& page) {
+  double work = 0;
+  for (const std::string& text : page.plans) plan::count(unproven(text, page.ranks, work).plans);
 }
 
 }  // namespace tutti::select

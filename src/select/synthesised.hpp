@@ -42,7 +42,8 @@ bool is_synthesised(std::string_view algorithm);
 struct Synthesised {
   std::vector<const plan::Algorithm*> algorithms;  ///< adopted: verified. Their names have a hash
   std::map<Collective, KnownBound> bounds;
-  std::string text;  ///< that it was read from
+  std::string text;       ///< that it was read from
+  bool is_of_now = true;  ///< made for what is known of the machine now; on rank 0
 
   /// By its name, with or without the hash; null: there is none.
   const plan::Algorithm* find(Collective collective, std::string_view name) const;
@@ -64,6 +65,9 @@ std::string to_text(const SynthesisedText& page);
 /// may `give_up` at some time. Throws Error(InvalidArgument), which says what is wrong with the text.
 std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,
                                                     std::optional<Deadline> give_up = {});
+/// Proves plans as read_synthesised() does, but neither adopts them nor holds a lock that others wait for. Throws
+/// Error, for the same reasons.
+void prove(const SynthesisedText& page);
 
 /// Where plans drawn on an order have their ranks: a GPU or core each, where ranks may use more than one. Several share
 /// one where there are too few.
@@ -72,17 +76,26 @@ std::vector<topo::NodeId> nodes_of_plans(const topo::Graph& graph, const std::ve
 /// Until when rank 0 proves plans for ranks on these nodes: a part of the time that making a communicator may take,
 /// since all ranks prove them after it, and those that share a core one after the other.
 Deadline deadline_of_proofs(const std::vector<topo::NodeId>& nodes);
+inline constexpr double kPartForProofs = 1.0 / 6;  ///< of TUTTI_INIT_TIMEOUT
+/// What is left of `seconds` for each rank's proofs, if ranks on one of these nodes make them one after the other.
+double seconds_of_proofs(const std::vector<topo::NodeId>& nodes, double seconds);
 /// Equal for machines that are alike in all that times depend on, with ranks on the same nodes; whatever part of a
-/// machine processes may use.
+/// machine processes may use. The upper half says nothing of the network between hosts: it stays what it is when
+/// `tutti tune --hosts` measures rates anew.
 uint64_t synthesis_key(const topo::Graph& graph, const std::vector<topo::NodeId>& nodes);
+/// As files and their names have it.
+std::string text_of_key(uint64_t key);
 /// The file with this key in the cache folder; "": there is no such folder.
 std::string synthesised_path(uint64_t key);
+std::string synthesised_path(uint64_t key, const std::string& folder);
 
 /// From now on, this process takes the plans of this file as those that are kept, for whatever machine: `tutti tune`
 /// measures plans before their machine's links are known to communicators. "": as before.
 void use_synthesised(std::string path);
 
 /// What is kept of this machine; null: nothing, or nothing that can be used (with a warning), or TUTTI_SYNTH is off.
+/// Where nothing is kept for the rates that are known of its network now: what was kept last for others (is_of_now is
+/// false then, and there are no bounds).
 std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                                     const plan::RankOrder& order);
 

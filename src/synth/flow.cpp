@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "base/cancel.hpp"
+
 namespace tutti::synth {
 
 struct MaxFlow::Impl {
@@ -40,6 +42,7 @@ Capacity MaxFlow::value(Vertex from, Vertex to) {
   } else {
     impl_->flow->source(node(from)).target(node(to));
   }
+  check_cancelled();
   impl_->flow->runMinCut();
   return impl_->flow->flowValue();
 }

@@ -7,6 +7,8 @@
 #include <queue>
 #include <set>
 
+#include "base/cancel.hpp"
+
 namespace tutti::synth {
 namespace {
 
@@ -243,6 +245,7 @@ class TreeSearch {
     for (Rank round = 0; round < most; ++round) {
       const double before = now;
       for (const Rank rank : slowest(parents)) {
+        check_cancelled();
         const Rank old = parents[index(rank)];
         Rank best = old;
         for (Rank parent = 0; parent < n_; ++parent) {

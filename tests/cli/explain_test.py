@@ -64,6 +64,29 @@ class Explain(unittest.TestCase):
         self.assertNotEqual(without.returncode, 0)
         self.assertRegex(without.stderr, "no plan is kept for these 4 ranks on this topology: `tutti tune --synth` makes")
 
+    def test_a_demand_that_gpus_cannot_meet_is_a_note(self):
+        topology = ("--topo", os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml"))
+        page = explained("broadcast", "--bytes", "8", *topology, env={"TUTTI_ALGO": "broadcast:synth_tree,all_gather:synth"})
+        self.assertRegex(page["candidates"][0]["verdict"], "chosen")
+        notes = [note for note in page["notes"] if "TUTTI_ALGO" in note]
+        self.assertEqual(len(notes), 1, page["notes"])
+        self.assertRegex(notes[0], r"^TUTTI_ALGO=broadcast:synth_tree is not used by calls on memory of GPUs: no plan is kept for these 8 "
+                                   r"ranks on the GPUs of this topology\. TUTTI_SYNTH=auto makes plans")
+        page = explained("broadcast", "--bytes", "8", "--synth", *topology, env={"TUTTI_ALGO": "broadcast:synth"})
+        self.assertEqual([note for note in page.get("notes", []) if "TUTTI_ALGO" in note], [], "it is used")
+
+    def test_a_machine_without_a_part_has_other_costs(self):
+        topology = ("--topo", os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml"))
+        fastest = lambda *words: explained("all_gather", "--bytes", "256M", *topology, *words)["candidates"][0]["seconds"]
+        self.assertGreater(fastest("--without", "link:0-4 NVSwitches"), 2 * fastest(), "GPU 0 is reached by PCIe alone")
+        made = fastest("--synth", "--without", "link:0-4 NVSwitches")
+        self.assertLessEqual(made, fastest("--without", "link:0-4 NVSwitches"), "a plan for what is left is a candidate")
+        page = explained("all_gather", *topology, "--without", "gpu:0")
+        self.assertEqual(page["ranks"], 7)
+        done = tutti("explain", "all_gather", *topology, "--without", "nic:none", env=HERE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("there are", done.stderr)
+
     def test_groups_ranks_by_the_caches_of_a_host(self):
         caches = {"HWLOC_SYNTHETIC": "package:2 l3:2 core:4 pu:1"}
         page = explained("all_to_all", "--bytes", "64K", "-n", "16", env=caches)

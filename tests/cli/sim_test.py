@@ -28,6 +28,25 @@ class Sim(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^  busiest: .+, \d+ % of its rate")
         self.assertTrue(done.stdout.endswith("\nTimes are a model's, not measured ones.\n"))
 
+    def test_a_machine_without_a_part_is_slower(self):
+        sim = ("all_gather", "--bytes", "256M", "--topo", GPUS)
+        best = lambda page: min(row["seconds"] for row in page["algorithms"])
+        whole, left = simulated(*sim, "--compare"), simulated(*sim, "--compare", "--without", "link:0-4 NVSwitches")
+        self.assertGreater(best(left), 2 * best(whole), "GPU 0 is reached by PCIe alone")
+        self.assertEqual(len(left["algorithms"]), len(whole["algorithms"]))
+        done = tutti("sim", *sim, "--without", "gpu:0", "--without", "nic:mlx5_0", env=HERE)
+        self.assertRegex(done.stdout, r"(?m)^all_gather of 256M on 7 ranks, on the GPUs of .* without gpu:0, nic:mlx5_0")
+        done = tutti("sim", *sim, "--without", "gpu:9", env=HERE)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("there are GPU 0", done.stderr)
+
+    def test_a_demand_that_is_not_used_is_said(self):
+        done = tutti("sim", "all_gather", "--bytes", "1M", "--topo", GPUS, env={**HERE, "TUTTI_ALGO": "all_gather:synth,broadcast:synth"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        words = " ".join(done.stdout.split())
+        self.assertIn("TUTTI_ALGO=all_gather:synth is not used by calls on memory of GPUs: no plan is kept for these 8 ranks", words)
+        self.assertNotIn("broadcast:synth", words)
+
     def test_compares_all_algorithms(self):
         page = simulated("all_reduce", "--bytes", "1G", "--topo", GPUS, "--compare")
         rows = page["algorithms"]

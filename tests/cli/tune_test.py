@@ -214,10 +214,10 @@ class Profile(unittest.TestCase):
             self.assertNotIn("synth@", done.stdout)
         off = tutti(*perf, env={**env, "TUTTI_SYNTH": "off"})
         self.assertNotIn("are not used", off.stderr)
-        other = tutti("run", "-n", "2", "--", "sh", "-c", 'TUTTI_SYNTH=$(test $TUTTI_RANK = 0 && echo off || echo auto) '
+        other = tutti("run", "-n", "2", "--", "sh", "-c", 'TUTTI_SYNTH=$(test $TUTTI_RANK = 0 && echo off || echo kept) '
                       f'exec "{TUTTI}" perf barrier -n 1', env=env)
         self.assertNotEqual(other.returncode, 0)
-        self.assertRegex(other.stderr, r'TUTTI_SYNTH is "(off|auto)" on rank . but "(off|auto)" on rank .; it must be the same')
+        self.assertRegex(other.stderr, r'TUTTI_SYNTH is "(off|kept)" on rank . but "(off|kept)" on rank .; it must be the same')
 
     def test_one_of_links_alone_leaves_the_rest_to_the_calibration(self):
         page = json.loads(profile({}))

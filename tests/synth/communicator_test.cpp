@@ -11,9 +11,9 @@
 #include "base/format.hpp"
 #include "base/private_file.hpp"
 #include "select/machine.hpp"
+#include "select/synthesis.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
-#include "tools/synthesis.hpp"
 #include "topo/graph_json.hpp"
 
 namespace tutti {
@@ -34,7 +34,7 @@ class SynthesisedPlans : public testing::Test {
     }
     const topo::Graph graph = topo::graph_of_json(read_file(dump, 1 << 20, true).value_or(""), "the job's");
     const select::CostInputs inputs = select::inputs_of(graph, 0).inputs;
-    const auto page = tools::synthesise_for(graph, graph.ranks, inputs, [](const std::string&) {});
+    const auto page = select::synthesise_for(graph, graph.ranks, inputs, [](const std::string&) {});
     write_private(select::synthesised_path(page.key), select::to_text(page));
     return select::read_synthesised(select::to_text(page), page.key, ranks);
   }

@@ -15,6 +15,7 @@
 #include "select/job.hpp"
 #include "select/links_alone.hpp"
 #include "select/profile.hpp"
+#include "select/synthesis.hpp"
 #include "select/synthesised.hpp"
 #include "tools/commands.hpp"
 #include "tools/explain/notes.hpp"
@@ -22,7 +23,6 @@
 #include "tools/output_file.hpp"
 #include "tools/output_option.hpp"
 #include "tools/progress.hpp"
-#include "tools/synthesis.hpp"
 #include "tools/wrapped.hpp"
 #include "topo/detect.hpp"
 #include "topo/nvml.hpp"
@@ -196,8 +196,8 @@ void synthesise(PricedOn& machine) {
   if (machine.ranks.size() < 2) throw_error(Code::InvalidArgument, "--synth: it is not known where the ranks stand");
   Progress progress;
   select::CostInputs& inputs = machine.made.inputs;
-  const select::SynthesisedText page = synthesise_for(machine.graph, machine.ranks, inputs,
-                                                      [&](const std::string& what) { progress.show("# " + what); });
+  const select::SynthesisedText page = select::synthesise_for(
+      machine.graph, machine.ranks, inputs, [&](const std::string& what) { progress.show("# " + what); });
   progress.show("# verifying the plans");
   inputs.synthesised = select::read_synthesised(select::to_text(page), page.key, page.ranks);
   progress.clear();
@@ -210,7 +210,7 @@ void explain(const ExplainOptions& options) {
   if (collective == Collective::Barrier) bytes = Bytes{0};
   PricedOn known = machine_of(options);
   if (options.synth) synthesise(known);
-  add_bound(known.graph, known.ranks, collective, 0, known.made.inputs);
+  select::add_bound(known.graph, known.ranks, collective, 0, known.made.inputs);
   const select::MachineInputs& machine = known.made;
   const uint64_t block = select::block_bytes(collective, bytes, machine.inputs.ranks);
   const auto all = select::priced_candidates(collective, block, machine.inputs);

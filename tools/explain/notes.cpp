@@ -7,6 +7,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "select/calibration.hpp"
+#include "select/entries.hpp"
 #include "select/forced.hpp"
 #include "select/profile.hpp"
 
@@ -24,6 +25,7 @@ std::vector<std::string> notes_of_variables(Collective collective, bool gpus, co
     if (!text.empty()) notes.push_back(text);
     return notes;
   }
+  for (std::string& text : select::unused_demands(inputs, collective)) notes.push_back(std::move(text));
   for (const auto& [of, method] : inputs.forced_methods) {
     if (!of.empty() && of != name_of(collective)) continue;
     const auto is_it = [&](const select::Candidate& one) {

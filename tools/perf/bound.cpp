@@ -6,7 +6,7 @@
 #include "select/machine.hpp"
 #include "select/network.hpp"
 #include "select/profile.hpp"
-#include "tools/synthesis.hpp"
+#include "select/synthesis.hpp"
 #include "topo/detect.hpp"
 
 namespace tutti::tools {
@@ -49,7 +49,7 @@ Bounds bounds_of_run(const PerfOptions& options, const std::vector<PerfRow>& row
   Bounds bounds;
   for (const PerfRow& row : rows) {
     if (bounds.count(row.root) > 0) continue;
-    const auto bound = known_bound(graph, graph.ranks, options.collective, row.root, inputs);
+    const auto bound = select::known_bound(graph, graph.ranks, options.collective, row.root, inputs);
     if (!bound) return {};
     bounds[row.root] = *bound;
   }

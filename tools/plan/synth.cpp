@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "plan/json.hpp"
+#include "select/synthesis.hpp"
 #include "synth/synthesize.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
@@ -17,7 +18,6 @@
 #include "tools/plan/machine.hpp"
 #include "tools/plan/sizes.hpp"
 #include "tools/sim/scene.hpp"
-#include "tools/synthesis.hpp"
 #include "tools/wrapped.hpp"
 
 namespace tutti::tools {
@@ -206,7 +206,7 @@ void write_plan(const SynthOptions& options, const std::vector<plan::RankPlan>& 
 void show_sizes(const SynthOptions& options, Collective collective, const Machine& machine, Budget& budget) {
   const Rank ranks = options.ranks.empty() ? options.scene.ranks : 0;
   select::CostInputs inputs = select::inputs_of(machine.graph, ranks).inputs;
-  const select::SynthesisedText page = synthesise_for(
+  const select::SynthesisedText page = select::synthesise_for(
       machine.graph, machine.nodes, inputs, [&](const std::string& what) { budget.say(what); }, collective);
   budget.say("verifying the plans");
   inputs.synthesised = select::read_synthesised(select::to_text(page), page.key, page.ranks);

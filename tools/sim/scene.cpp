@@ -9,11 +9,12 @@
 #include "base/format.hpp"
 #include "select/calibration.hpp"
 #include "select/deliveries.hpp"
+#include "select/entries.hpp"
 #include "select/job.hpp"
 #include "select/links_alone.hpp"
+#include "select/synthesis.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/sim/core_costs.hpp"
-#include "tools/synthesis.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 
@@ -135,7 +136,10 @@ void Scene::take_topology() {
     take_memory(caches.share, footprint_of(collective_, block, ranks(), ranks(), streams), costs);
   }
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
-  add_bound(graph, placed.nodes, collective_, options_.root, inputs_.inputs);
+  select::add_bound(graph, placed.nodes, collective_, options_.root, inputs_.inputs);
+  for (std::string& text : select::unused_demands(inputs_.inputs, collective_)) {
+    inputs_.notes.unknown.push_back(std::move(text));
+  }
 }
 
 void Scene::take_this_machine() {
@@ -160,7 +164,7 @@ void Scene::take_this_machine() {
   }
   machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
   const topo::Graph graph = select::graph_as_run(ranks, 1);
-  add_bound(graph, graph.ranks, collective_, options_.root, inputs_.inputs);
+  select::add_bound(graph, graph.ranks, collective_, options_.root, inputs_.inputs);
 }
 
 std::string Scene::words() const {

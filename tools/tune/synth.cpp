@@ -3,9 +3,9 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/private_file.hpp"
+#include "select/synthesis.hpp"
 #include "select/synthesised.hpp"
 #include "tools/progress.hpp"
-#include "tools/synthesis.hpp"
 
 namespace tutti::tools {
 
@@ -13,7 +13,7 @@ TunedPlans::TunedPlans(const topo::Graph& graph, const select::CostInputs& input
     : ranks_(static_cast<Rank>(graph.ranks.size())) {
   Progress progress;
   const auto tell = [&](const std::string& what) { progress.show("# making plans: " + what); };
-  const select::SynthesisedText page = synthesise_for(graph, graph.ranks, inputs, tell);
+  const select::SynthesisedText page = select::synthesise_for(graph, graph.ranks, inputs, tell);
   const std::string text = select::to_text(page);
   if (text.size() > select::kMaxSynthesised) {
     throw_error(Code::Unsupported, "--synth: the plans for {} take {} bytes of text, and a communicator exchanges {}",

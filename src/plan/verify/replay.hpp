@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "base/cancel.hpp"
 #include "plan/verify/model.hpp"
 
 namespace tutti::plan::verifier {
@@ -31,6 +32,7 @@ class Replay {
   void run(Visit&& visit) {
     for (uint32_t lane = 0; lane < model_.all_lanes(); ++lane) wake(lane);
     while (waiting_ > 0) {
+      check_cancelled();
       const uint32_t lane = pop();
       while (!finished(lane) && blocked(lane).reason == Reason::None) {
         visit(Moment{lane / model_.lanes(), lane, states_[lane].step, states_[lane].round});

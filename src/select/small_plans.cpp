@@ -1,15 +1,16 @@
-#include "tools/small_plans.hpp"
+#include "select/small_plans.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
+#include "base/cancel.hpp"
 #include "plan/traffic.hpp"
 #include "select/model.hpp"
 #include "select/pairs.hpp"
 
-namespace tutti::tools {
+namespace tutti::select {
 namespace {
 
 constexpr size_t kMaxKept = 3;
@@ -17,13 +18,13 @@ constexpr double kAsFast = 1.01;  // plans that are so near to the best one win 
 constexpr uint64_t kSmallest = 8, kLargest = 1 << 20, kFactor = 8;  // bytes of a block
 
 /// Seconds of a round beside its messages, by the cheapest method that can be used.
-double round_of(const select::CostInputs& inputs) {
+double round_of(const CostInputs& inputs) {
   double least = std::numeric_limits<double>::infinity();
-  for (const select::UsableMethod& usable : inputs.methods) {
+  for (const UsableMethod& usable : inputs.methods) {
     if (!usable.why_not.empty() || usable.method->only_modelled || usable.method->supports != nullptr) continue;
     if (usable.method->price == nullptr) return 0;
     plan::Cost cost;
-    auto prices = select::prices_of(inputs);
+    auto prices = prices_of(inputs);
     const double alpha = prices.inside.alpha;
     usable.method->price(cost, prices, inputs.ranks, 1);
     least = std::min(least, std::max(0.0, prices.inside.alpha - alpha));
@@ -34,9 +35,9 @@ double round_of(const select::CostInputs& inputs) {
 }  // namespace
 
 std::optional<MessageCosts> MessageCosts::of(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                             const select::CostInputs& inputs) {
+                                             const CostInputs& inputs) {
   if (ranks.size() < 2 || ranks.size() > static_cast<size_t>(synth::kMaxPostalRanks)) return {};
-  select::RankNodes places{.nodes = ranks, .hosts = {}};
+  RankNodes places{.nodes = ranks, .hosts = {}};
   std::map<topo::NodeId, Rank> hosts;
   for (const topo::NodeId node : ranks) {
     places.hosts.push_back(hosts.emplace(graph.host_of(node), static_cast<Rank>(hosts.size())).first->second);
@@ -46,10 +47,10 @@ std::optional<MessageCosts> MessageCosts::of(const topo::Graph& graph, const std
   costs.share_ = inputs.inside.alpha > 0 ? inputs.inside.message / inputs.inside.alpha : 0;
   costs.round_ = round_of(inputs);
   try {
-    const select::Pairs pairs(graph, std::move(places));
+    const Pairs pairs(graph, std::move(places));
     for (Rank from = 0; from < costs.ranks_; ++from) {
       for (Rank to = 0; to < costs.ranks_; ++to) {
-        const select::PairCost pair = from == to ? select::PairCost{} : pairs.from(from, {to}).front();
+        const PairCost pair = from == to ? PairCost{} : pairs.from(from, {to}).front();
         costs.alpha_.push_back(pair.alpha);
         costs.beta_.push_back(pair.beta);
       }
@@ -95,7 +96,10 @@ std::vector<synth::SmallPlan> best_small_plans(Collective collective, const Mess
   std::map<size_t, size_t> wins;  // by plan: of sizes
   for (uint64_t block = kSmallest; block <= kLargest && !all.empty(); block *= kFactor) {
     std::vector<double> seconds;
-    for (const synth::SmallPlan& one : all) seconds.push_back(costs.seconds(one.plans, block));
+    for (const synth::SmallPlan& one : all) {
+      check_cancelled();
+      seconds.push_back(costs.seconds(one.plans, block));
+    }
     const double least = *std::min_element(seconds.begin(), seconds.end());
     // One that has won before stays as long as it is as fast.
     const auto before =
@@ -111,4 +115,4 @@ std::vector<synth::SmallPlan> best_small_plans(Collective collective, const Mess
   return kept;
 }
 
-}  // namespace tutti::tools
+}  // namespace tutti::select

@@ -10,24 +10,23 @@
 #include "select/synthesised.hpp"
 #include "topo/graph.hpp"
 
-namespace tutti::tools {
+namespace tutti::select {
 
 /// The least time of a collective between ranks on these nodes (by rank); what an empty message takes follows from
 /// `inputs` of the same machine. None where no bound is known: of other collectives, of ranks that share a node, of
 /// very many ranks, and where some rank cannot reach another. `root`: of broadcast and reduce.
-std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                              Collective collective, Rank root, const select::CostInputs& inputs);
+std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                      Collective collective, Rank root, const CostInputs& inputs);
 
 /// Puts it beside what is known of the machine's plans.
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
-               select::CostInputs& inputs);
+               CostInputs& inputs);
 
 /// Plans for all collectives that can be synthesised, for large calls and for small ones, drawn on the order of
 /// `inputs`; and the bounds of all that have one. `only`: of this one alone. `progress` is told what is done. Throws
 /// Error(InvalidArgument) for machines that synth::network_of() refuses.
-select::SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                       const select::CostInputs& inputs,
-                                       const std::function<void(const std::string&)>& progress,
-                                       std::optional<Collective> only = {});
+SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                               const CostInputs& inputs, const std::function<void(const std::string&)>& progress,
+                               std::optional<Collective> only = {});
 
-}  // namespace tutti::tools
+}  // namespace tutti::select

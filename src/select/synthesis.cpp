@@ -1,4 +1,4 @@
-#include "tools/synthesis.hpp"
+#include "select/synthesis.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -6,10 +6,10 @@
 
 #include "base/format.hpp"
 #include "plan/json.hpp"
+#include "select/small_plans.hpp"
 #include "synth/synthesize.hpp"
-#include "tools/small_plans.hpp"
 
-namespace tutti::tools {
+namespace tutti::select {
 namespace {
 
 constexpr size_t kMaxBoundRanks = 128;  // of more, finding it takes seconds
@@ -17,7 +17,7 @@ constexpr size_t kMaxBoundRanks = 128;  // of more, finding it takes seconds
 constexpr Collective kWithBound[] = {Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce,
                                      Collective::Broadcast, Collective::Reduce,        Collective::AllToAll};
 
-select::KnownBound bound_on(const synth::Network& network, Collective collective, Rank root) {
+KnownBound bound_on(const synth::Network& network, Collective collective, Rank root) {
   const synth::Bound bound = synth::bound_of(network, collective, root);
   return {.seconds_per_byte = bound.seconds_per_byte(),
           .seconds = bound.us * 1e-6,
@@ -25,12 +25,12 @@ select::KnownBound bound_on(const synth::Network& network, Collective collective
           .words = synth::words_of(network, bound)};
 }
 
-constexpr size_t kMaxTexts = select::kMaxSynthesised - (1 << 20);  // bytes of all plans: quotes take room too
+constexpr size_t kMaxTexts = kMaxSynthesised - (1 << 20);  // bytes of all plans: quotes take room too
 
 /// As many as there is room for.
-void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const select::CostInputs& inputs,
+void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const CostInputs& inputs,
                      const std::function<void(const std::string&)>& progress, std::optional<Collective> only,
-                     select::SynthesisedText& page) {
+                     SynthesisedText& page) {
   const auto all = MessageCosts::of(graph, ranks, inputs);
   if (!all || all->ranks() > kMaxSmallRanks) return;
   const MessageCosts costs = all->on(inputs.order);
@@ -40,7 +40,7 @@ void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& 
     if (only && collective != *only) continue;
     progress(fmt::format("{}: plans for small calls", name_of(collective)));
     for (const synth::SmallPlan& small : best_small_plans(collective, costs)) {
-      std::string text = plan::to_json(small.plans, fmt::format("{}_{}", select::kSynthesised, small.name));
+      std::string text = plan::to_json(small.plans, fmt::format("{}_{}", kSynthesised, small.name));
       bytes += text.size() + text.size() / 8;
       if (bytes > kMaxTexts) return;
       page.plans.push_back(std::move(text));
@@ -50,13 +50,13 @@ void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& 
 
 }  // namespace
 
-std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                              Collective collective, Rank root, const select::CostInputs& inputs) {
+std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                      Collective collective, Rank root, const CostInputs& inputs) {
   if (ranks.size() < 2 || ranks.size() > kMaxBoundRanks) return {};
   if (std::find(std::begin(kWithBound), std::end(kWithBound), collective) == std::end(kWithBound)) return {};
   try {
-    const synth::Network network = synth::network_of(graph, select::nodes_of_plans(graph, ranks, {}));
-    select::KnownBound bound = bound_on(network, collective, root);
+    const synth::Network network = synth::network_of(graph, nodes_of_plans(graph, ranks, {}));
+    KnownBound bound = bound_on(network, collective, root);
     if (const auto costs = MessageCosts::of(graph, ranks, inputs)) {
       const synth::Postal postal = costs->of_links();
       const double least = has_root(collective) ? synth::least_latency(postal, root) : synth::least_latency(postal);
@@ -70,33 +70,32 @@ std::optional<select::KnownBound> known_bound(const topo::Graph& graph, const st
 }
 
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
-               select::CostInputs& inputs) {
+               CostInputs& inputs) {
   const auto bound = known_bound(graph, ranks, collective, root, inputs);
   if (!bound) return;
-  auto known = inputs.synthesised == nullptr ? std::make_shared<select::Synthesised>()
-                                             : std::make_shared<select::Synthesised>(*inputs.synthesised);
+  auto known = inputs.synthesised == nullptr ? std::make_shared<Synthesised>()
+                                             : std::make_shared<Synthesised>(*inputs.synthesised);
   known->bounds[collective] = *bound;
   inputs.synthesised = std::move(known);
 }
 
-select::SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                       const select::CostInputs& inputs,
-                                       const std::function<void(const std::string&)>& progress,
-                                       std::optional<Collective> only) {
-  const std::vector<topo::NodeId> nodes = select::nodes_of_plans(graph, ranks, inputs.order);
+SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                               const CostInputs& inputs, const std::function<void(const std::string&)>& progress,
+                               std::optional<Collective> only) {
+  const std::vector<topo::NodeId> nodes = nodes_of_plans(graph, ranks, inputs.order);
   const synth::Network network = synth::network_of(graph, nodes, synth::Sharing::Allow);
-  select::SynthesisedText page{
-      .key = select::synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
+  SynthesisedText page{
+      .key = synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
     if (const auto bound = known_bound(graph, ranks, collective, 0, inputs)) page.bounds[collective] = *bound;
     if (collective == Collective::AllToAll) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});
-    page.plans.push_back(plan::to_json(synth::plans_of(made), select::kSynthesised));
+    page.plans.push_back(plan::to_json(synth::plans_of(made), kSynthesised));
   }
   add_small_plans(graph, ranks, inputs, progress, only, page);
   return page;
 }
 
-}  // namespace tutti::tools
+}  // namespace tutti::select

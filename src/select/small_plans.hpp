@@ -10,7 +10,7 @@
 #include "synth/small.hpp"
 #include "topo/graph.hpp"
 
-namespace tutti::tools {
+namespace tutti::select {
 
 inline constexpr Rank kMaxSmallRanks = 64;  ///< of more, choosing takes long
 
@@ -20,7 +20,7 @@ class MessageCosts {
   /// α and β of pairs as the selector has them. Of `inputs` is the share of α that keeps a sender busy, and what the
   /// cheapest method adds to each round. None: some rank cannot reach another, or there are too many.
   static std::optional<MessageCosts> of(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                        const select::CostInputs& inputs);
+                                        const CostInputs& inputs);
 
   Rank ranks() const { return ranks_; }
   /// Between plans' ranks on an order.
@@ -41,4 +41,4 @@ class MessageCosts {
 /// come first.
 std::vector<synth::SmallPlan> best_small_plans(Collective collective, const MessageCosts& costs);
 
-}  // namespace tutti::tools
+}  // namespace tutti::select

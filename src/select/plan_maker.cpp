@@ -1,0 +1,167 @@
+#include "select/plan_maker.hpp"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "base/cancel.hpp"
+#include "base/counted.hpp"
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/limits.hpp"
+#include "base/log.hpp"
+#include "base/per_process.hpp"
+#include "base/private_file.hpp"
+#include "select/small_plans.hpp"
+#include "select/synthesis.hpp"
+#include "select/synthesised.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr double kMakingSeconds = 120;  // of processor time: 64 ranks on PCIe trees take about ten, of proofs too
+constexpr int kLowestPriority = 19;     // nice
+
+std::string ranks_of(const WantedPlans& wanted) { return counted(wanted.number(), "rank"); }
+
+/// Of the calling thread alone: Linux has a nice value for each.
+void take_lowest_priority() { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestPriority); }
+
+/// Signals are for the program's own threads.
+std::thread start_without_signals(auto&& body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  struct Restored {
+    sigset_t& mask;
+    ~Restored() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+  } restored{before};
+  std::thread thread = start_thread(std::forward<decltype(body)>(body));
+  pthread_setname_np(thread.native_handle(), "tutti-synth");
+  return thread;
+}
+
+void end_at_exit() {
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit([] { PlanMaker::of_this_process().end(); }); });
+}
+
+/// Its text, which communicators would use. Throws Error.
+std::string proven_text(const WantedPlans& wanted, const std::vector<topo::NodeId>& nodes) {
+  const SynthesisedText page =
+      synthesise_for(wanted.graph, wanted.graph.ranks, wanted.inputs, [](const std::string&) { check_cancelled(); });
+  std::string text = to_text(page);
+  if (text.size() > kMaxSynthesised) {
+    throw_error(Code::Unsupported, "they take {} bytes of text, and a communicator exchanges {}", text.size(),
+                kMaxSynthesised);
+  }
+  const double began = processor_seconds();
+  prove(page);
+  const double took = processor_seconds() - began, most = seconds_of_proofs(nodes, wanted.proofs);
+  if (took <= most) return text;
+  throw_error(Code::Timeout,
+              "proving them takes {:.2g} s, and a communicator spends {:.2g} s on it: raise TUTTI_INIT_TIMEOUT", took,
+              most);
+}
+
+}  // namespace
+
+PlanMaker& PlanMaker::of_this_process() { return tutti::of_this_process<PlanMaker>(); }
+
+void PlanMaker::want(WantedPlans wanted) {
+  end_at_exit();
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  queue_.push_back(std::move(wanted));
+  if (working_) return;
+  if (thread_.joinable()) thread_.join();  // it has said that it ends
+  thread_ = start_without_signals([this] { work(); });
+  working_ = true;
+}
+
+void PlanMaker::wait() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return !working_; });
+}
+
+void PlanMaker::end() {
+  ended_ = true;
+  std::thread thread;
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.clear();
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void PlanMaker::work() {
+  take_lowest_priority();
+  std::unique_lock lock(mutex_);
+  while (!queue_.empty()) {
+    const WantedPlans wanted = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    try {
+      const Cancellable cancellable(ended_, wanted.seconds);
+      make_kept(wanted);
+    } catch (const std::exception& error) {
+      if (ended_) {
+        log_info("the process ends before plans are made for its {}", ranks_of(wanted));
+      } else {
+        log_warn("TUTTI_SYNTH=auto: no plans are kept for the {} of this network, since {}", ranks_of(wanted),
+                 error.what());
+      }
+    }
+    lock.lock();
+  }
+  working_ = false;
+  idle_.notify_all();
+}
+
+void PlanMaker::make_kept(const WantedPlans& wanted) {
+  const std::vector<topo::NodeId> nodes = nodes_of_plans(wanted.graph, wanted.graph.ranks, wanted.inputs.order);
+  const uint64_t key = synthesis_key(wanted.graph, nodes);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!tried_.insert(key).second) return;
+  }
+  if (wanted.number() > static_cast<uint64_t>(kMaxSmallRanks)) {
+    throw_error(Code::Unsupported, "it makes plans for up to {}: `tutti tune --synth` makes them for more",
+                counted(static_cast<uint64_t>(kMaxSmallRanks), "rank"));
+  }
+  if (wanted.folder.empty()) throw_error(Code::SystemError, "there is no place for them: set HOME or XDG_CACHE_HOME");
+  const std::string path = synthesised_path(key, wanted.folder);
+  if (access(path.c_str(), F_OK) == 0) return;  // another process has made them, or they were refused, with a warning
+  log_info("TUTTI_SYNTH=auto: no plans are kept for the {} of this network; they are made in the background",
+           ranks_of(wanted));
+  const double began = processor_seconds();
+  write_private(path, proven_text(wanted, nodes));
+  log_info(
+      "TUTTI_SYNTH=auto: plans for {} were made in {:.2g} s of processor time, and are kept in {}: the next "
+      "communicator of this machine and these ranks can choose them",
+      ranks_of(wanted), processor_seconds() - began, path);
+}
+
+void make_plans_later(const topo::Graph& graph, const CostInputs& inputs) {
+  if (env().synth != Synth::Auto || graph.ranks.size() < 2) return;
+  if (inputs.synthesised != nullptr && inputs.synthesised->is_of_now) return;
+  try {
+    WantedPlans wanted{.graph = graph,
+                       .inputs = inputs,
+                       .folder = cache_folder(),
+                       .proofs = env().init_timeout * kPartForProofs,
+                       .seconds = kMakingSeconds};
+    wanted.inputs.view = nullptr;  // synthesis needs it not, and it is large
+    PlanMaker::of_this_process().want(std::move(wanted));
+  } catch (const std::exception& error) {
+    log_warn("TUTTI_SYNTH=auto: no plans are made: {}", error.what());
+  }
+}
+
+}  // namespace tutti::select

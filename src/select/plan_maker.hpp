@@ -1,0 +1,60 @@
+// TUTTI_SYNTH=auto: where no plans are kept for a network, they are made while the job runs, and kept for the next
+// communicator of that machine and these ranks.
+//
+// One thread of rank 0's process makes them, at the lowest priority, one network after the other and each once a
+// process. It ends when nothing is left to be made, and gives up when the process exits. A child after fork has none.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "select/inputs.hpp"
+#include "topo/graph.hpp"
+
+namespace tutti::select {
+
+/// What plans are made from. All of it is copied: the thread reads no environment.
+struct WantedPlans {
+  topo::Graph graph;
+  CostInputs inputs;
+  std::string folder;  ///< where they are kept; "": there is no place
+  double proofs = 0;   ///< seconds that making a communicator has for proofs of plans, if its ranks share no core
+  double seconds = 0;  ///< of processor time: making them is given up then
+  uint64_t number() const { return graph.ranks.size(); }
+};
+
+class PlanMaker {
+ public:
+  static PlanMaker& of_this_process();
+
+  /// Returns at once. Throws Error(SystemError) if no thread can be started.
+  void want(WantedPlans wanted);
+  /// Until all that was wanted is made, or was given up.
+  void wait();
+  /// Gives up what is not made yet, for good, and joins the thread.
+  void end();
+
+ private:
+  void work();
+  void make_kept(const WantedPlans& wanted);
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  std::deque<WantedPlans> queue_;
+  std::set<uint64_t> tried_;  // keys
+  bool working_ = false;      // the thread has not said yet that it ends
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+/// On rank 0, once its communicator has chosen: has plans made for the network, if TUTTI_SYNTH is auto and none were
+/// found. What goes wrong is a warning.
+void make_plans_later(const topo::Graph& graph, const CostInputs& inputs);
+
+}  // namespace tutti::select

@@ -1,0 +1,228 @@
+// TUTTI_SYNTH=auto: plans that a background thread makes while a job runs.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/cancel.hpp"
+#include "base/format.hpp"
+#include "base/private_file.hpp"
+#include "select/machine.hpp"
+#include "select/plan_maker.hpp"
+#include "select/synthesised.hpp"
+#include "support/child.hpp"
+#include "support/scoped_env.hpp"
+#include "support/thread_ranks.hpp"
+#include "support/topologies.hpp"
+#include "topo/cluster.hpp"
+
+namespace tutti::select {
+namespace {
+
+void make_communicator(int ranks) {
+  with_ranks(ranks, [](int, tuttiComm_t) {});
+}
+
+std::vector<std::string> files_of(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
+    if (file.path().filename().string().starts_with("synth-")) names.push_back(file.path());
+  }
+  return names;
+}
+
+template <class Body>
+std::string logged(const Body& body) {
+  testing::internal::CaptureStderr();
+  body();
+  return testing::internal::GetCapturedStderr();
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+/// A cache folder of its own.
+class Auto : public testing::Test {
+ protected:
+  std::vector<std::string> kept() const { return files_of(folder + "/tutti"); }
+  /// Of a machine with as many GPUs as the sample has on these hosts.
+  WantedPlans wanted(Rank hosts = 1) const {
+    topo::Graph graph = test::sample("nccl-pcie-2-sockets.xml");
+    if (hosts > 1) graph = topo::cluster(graph, hosts);
+    WantedPlans plans{.graph = graph, .inputs = inputs_of(graph, 0).inputs, .folder = folder + "/tutti"};
+    plans.graph.ranks = graph.all(topo::NodeKind::Gpu);
+    plans.proofs = plans.seconds = 1000;
+    return plans;
+  }
+  /// What a maker of its own says of this.
+  static std::string made(const WantedPlans& plans) {
+    return logged([&] {
+      PlanMaker maker;
+      maker.want(plans);
+      maker.wait();
+      maker.end();
+    });
+  }
+  void SetUp() override { std::filesystem::create_directories(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  const std::string folder = fmt::format("{}synth-auto-{}", testing::TempDir(), getpid());
+  const test::ScopedEnv cache{"XDG_CACHE_HOME", folder};
+  const test::ScopedEnv profile{"TUTTI_PROFILE", "off"};
+  const test::ScopedEnv level{"TUTTI_LOG", "info"};
+};
+
+TEST_F(Auto, MakesPlansForTheNextCommunicator) {
+  const test::ScopedEnv makes("TUTTI_SYNTH", "auto");
+  const std::string said = logged([] {
+    make_communicator(3);
+    PlanMaker::of_this_process().wait();
+  });
+  ASSERT_EQ(kept().size(), 1u) << said;
+  EXPECT_EQ(count(said, "no plans are kept for the 3 ranks of this network; they are made in the background"), 1u);
+  EXPECT_NE(said.find("are kept in " + kept().front()), std::string::npos) << said;
+  const test::ScopedEnv forced("TUTTI_ALGO", "all_gather:synth");  // an error unless it is a candidate
+  with_ranks(3, [](int rank, tuttiComm_t comm) {
+    std::vector<int> all(3, -1);
+    EXPECT_EQ(tuttiAllGather(&rank, all.data(), 1, tuttiInt32, comm, nullptr), tuttiSuccess);
+    EXPECT_EQ(all, (std::vector{0, 1, 2}));
+    tuttiCallInfo info{.size = sizeof info};
+    EXPECT_EQ(tuttiCommGetLastCall(comm, &info), tuttiSuccess);
+    EXPECT_TRUE(std::string(info.algorithm).starts_with("synth@")) << info.algorithm;
+  });
+  PlanMaker::of_this_process().wait();
+  EXPECT_EQ(kept().size(), 1u);
+}
+
+TEST_F(Auto, NothingIsMadeByOtherValues) {
+  for (const char* value : {"off", "kept"}) {
+    const test::ScopedEnv not_made("TUTTI_SYNTH", value);
+    const std::string said = logged([] { make_communicator(2); });
+    PlanMaker::of_this_process().wait();
+    EXPECT_EQ(count(said, "TUTTI_SYNTH"), 0u) << said;
+    EXPECT_TRUE(kept().empty()) << value;
+  }
+  try {
+    const test::ScopedEnv wrong("TUTTI_SYNTH", "maybe");
+    ADD_FAILURE() << "there is no such value";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("off, kept, auto"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Auto, AFolderThatCannotBeWrittenIsSaidOnce) {
+  std::ofstream(folder + "/file") << "no folder";
+  const test::ScopedEnv no_folder("XDG_CACHE_HOME", folder + "/file");
+  const test::ScopedEnv makes("TUTTI_SYNTH", "auto");
+  const std::string said = logged([] {
+    for (int i = 0; i < 2; ++i) {
+      make_communicator(2);
+      PlanMaker::of_this_process().wait();
+    }
+  });
+  EXPECT_EQ(count(said, "warning: TUTTI_SYNTH=auto: no plans are kept for the 2 ranks of this network, since"), 1u)
+      << said;
+  EXPECT_NE(said.find("Not a directory"), std::string::npos) << said;
+}
+
+TEST_F(Auto, WhatIsTooLargeOrTakesTooLongIsSaid) {
+  WantedPlans plans = wanted();
+  plans.folder = "";
+  EXPECT_NE(made(plans).find("set HOME or XDG_CACHE_HOME"), std::string::npos);
+  plans = wanted();
+  plans.seconds = 0;
+  EXPECT_NE(made(plans).find("it takes more than 0 s of processor time"), std::string::npos);
+  plans = wanted();
+  plans.proofs = 0;
+  EXPECT_NE(made(plans).find("raise TUTTI_INIT_TIMEOUT"), std::string::npos);
+  plans = wanted(17);
+  ASSERT_EQ(plans.number(), 68u);
+  EXPECT_NE(made(plans).find("up to 64 ranks: `tutti tune --synth` makes them for more"), std::string::npos);
+  EXPECT_TRUE(kept().empty());
+}
+
+TEST_F(Auto, GivesUpWhenItIsEnded) {
+  PlanMaker maker;
+  const std::string said = logged([&] {
+    maker.want(wanted(16));  // 64 GPUs: it takes seconds
+    maker.end();
+  });
+  EXPECT_TRUE(kept().empty()) << said;
+  maker.want(wanted());
+  maker.wait();
+  EXPECT_TRUE(kept().empty()) << "it has ended for good";
+}
+
+TEST_F(Auto, NothingIsMadeTwice) {
+  const WantedPlans plans = wanted();
+  EXPECT_NE(made(plans).find("are kept in"), std::string::npos);
+  EXPECT_EQ(made(plans), "") << "they are there";
+  EXPECT_EQ(kept().size(), 1u);
+}
+
+/// A communicator of three ranks is made and destroyed; `argument`: what is done then.
+int job_main(const std::string& argument, test::Line& line) {
+  make_communicator(3);
+  if (argument == "forks") {
+    const pid_t child = fork();
+    if (child == 0) std::exit(7);
+    int status = 0;
+    waitpid(child, &status, 0);
+    line.tell(fmt::format("{}", WEXITSTATUS(status)));
+  }
+  if (argument == "waits") {
+    PlanMaker::of_this_process().wait();
+    line.tell("made");
+  }
+  return 0;
+}
+const test::Role kJob("job", job_main);
+
+TEST_F(Auto, EndsWithItsProcess) {
+  for (int i = 0; i < 3; ++i) {
+    test::Child job("job", "", "TUTTI_SYNTH=auto TUTTI_LOG=warn XDG_CACHE_HOME=" + folder);
+    EXPECT_EQ(job.wait(), 0);
+    for (const std::string& name : kept()) EXPECT_TRUE(name.ends_with(".json")) << "a part was left: " << name;
+  }
+}
+
+TEST_F(Auto, AForkedChildHasNone) {
+  test::Child job("job", "forks", "TUTTI_SYNTH=auto TUTTI_LOG=warn XDG_CACHE_HOME=" + folder);
+  EXPECT_EQ(job.receive(), "7");
+  EXPECT_EQ(job.wait(), 0);
+}
+
+TEST_F(Auto, TwoProcessesMayMakeTheSame) {
+  std::vector<test::Child> jobs;
+  for (int i = 0; i < 2; ++i) jobs.emplace_back("job", "waits", "TUTTI_SYNTH=auto XDG_CACHE_HOME=" + folder);
+  for (test::Child& job : jobs) EXPECT_EQ(job.receive(120), "made");
+  for (test::Child& job : jobs) EXPECT_EQ(job.wait(), 0);
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_NO_THROW(read_synthesised(read_file(kept().front(), kMaxSynthesised, true).value_or(""), {}, 3));
+}
+
+TEST(Cancel, OnlyWhereItIsAskedFor) {
+  check_cancelled();
+  std::atomic<bool> cancelled{false};
+  {
+    const Cancellable cancellable(cancelled, 1000);
+    check_cancelled();
+    cancelled = true;
+    EXPECT_THROW(check_cancelled(), Error);
+  }
+  check_cancelled();
+}
+
+}  // namespace
+}  // namespace tutti::select

@@ -27,6 +27,11 @@ std::map<Ends, double> links_in_use(const topo::Graph& graph, const std::vector<
 
 }  // namespace
 
+topo::Graph without_link(topo::Graph graph, const Loss& loss) {
+  std::erase_if(graph.links, [&](const Link& link) { return ends_of(link) == Ends(std::minmax(loss.a, loss.b)); });
+  return graph;
+}
+
 std::vector<Loss> losses(const topo::Graph& graph, const std::vector<NodeId>& nodes, Collective collective) {
   const double whole = bound_of(network_of(graph, nodes), collective).seconds_per_byte();
   const std::map<Ends, double> used = links_in_use(graph, nodes);
@@ -37,10 +42,8 @@ std::vector<Loss> losses(const topo::Graph& graph, const std::vector<NodeId>& no
   std::vector<Loss> all;
   for (const auto& [ends, gbps] : used) {
     Loss loss{.a = ends.first, .b = ends.second, .gbps = gbps};
-    topo::Graph left = graph;
-    std::erase_if(left.links, [&](const Link& link) { return ends_of(link) == ends; });
     try {
-      loss.times = bound_of(network_of(left, nodes), collective).seconds_per_byte() / whole;
+      loss.times = bound_of(network_of(without_link(graph, loss), nodes), collective).seconds_per_byte() / whole;
     } catch (const Error& error) {
       if (error.code() != Code::InvalidArgument) throw;
       loss.apart = true;

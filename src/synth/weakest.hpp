@@ -16,6 +16,9 @@ struct Loss {
   bool apart = false;  ///< without it, some ranks cannot reach each other
 };
 
+/// The machine without the links between these two nodes.
+topo::Graph without_link(topo::Graph graph, const Loss& loss);
+
 inline constexpr size_t kMaxLosses = 1024;  ///< links that are tried
 
 /// Of all links that messages between these ranks use, and of each the bound without it: the worst first. Messages then

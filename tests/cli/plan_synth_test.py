@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import tempfile
 import unittest
 import xml.etree.ElementTree
@@ -207,7 +208,55 @@ class Synth(unittest.TestCase):
     def test_names_the_weakest_link(self):
         done = tutti("topo", "--import", str(TOPOLOGIES / "nccl-pcie-2-sockets.xml"), "--weakest")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"apart +10 +1  NUMA node 0 - NUMA node 1")
+        self.assertRegex(done.stdout, r"(?m)^ +apart +- +10 +1  NUMA node 0 - NUMA node 1$")
+
+    def test_weakest_links_cost_the_catalogue_more(self):
+        topo = ("--import", str(TOPOLOGIES / "nccl-8-gpus-8-nics.xml"), "--hosts", "2")
+        done = tutti("topo", *topo, "--weakest")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^with the catalogue: [\d.]+ times, \w+$")
+        rows = re.findall(r"(?m)^ +([\d.]+) times  (?:([\d.]+) times, \w+|none) +[\d.]+ +\d+  \S", done.stdout)
+        self.assertEqual(len(rows), 4, done.stdout)
+        for at_best, catalogue in rows:
+            self.assertGreaterEqual(float(catalogue or "inf"), 0.99 * float(at_best), "no schedule is faster than the bound")
+        self.assertEqual([at_best for at_best, catalogue in rows if not catalogue], ["1.13"], "only by NVLink and the NICs of others")
+        forced = tutti("topo", *topo, "--weakest", env={"TUTTI_ALGO": "all_gather:ring"})
+        self.assertEqual(forced.stdout, done.stdout, "what the environment demands does not count")
+
+    def test_a_graph_of_ten_thousand_nodes(self):
+        """Within 2 GiB, the default of --memory: what stands beside the ranks, and what lies between them, is found its way through; too
+        many ranks, and too much between them, is an error."""
+        def chain(folder, count):
+            nodes = [{"kind": "host", "name": "h"}] + [{"kind": "numa", "in": 0}] * count + [{"kind": "gpu", "in": 1, "number": i} for i in range(4)]
+            links = [{"kind": "socket", "a": 1 + i, "b": 2 + i, "gbps": 20} for i in range(count - 1)]
+            links += [{"kind": "pci", "a": count + 1 + i, "b": 1 + i * (count - 1) // 3, "gbps": 24} for i in range(4)]
+            with open(folder + "/chain.json", "w") as file:
+                json.dump({"format": "tutti-topology", "version": 1, "nodes": nodes, "links": links}, file)
+            return folder + "/chain.json"
+        def written(folder, ranks, beside):
+            nodes = [{"kind": "host", "name": "h"}, {"kind": "numa", "in": 0}]
+            nodes += [{"kind": "gpu", "in": 1, "number": i} for i in range(ranks)]
+            nodes += [{"kind": "core", "in": 1, "number": i} for i in range(beside)]
+            links = [{"kind": "pci", "a": 2 + i, "b": 1, "gbps": 24} for i in range(ranks)]
+            links += [{"kind": "cache", "a": 2 + ranks + i, "b": 1, "gbps": 24} for i in range(beside)]
+            with open(folder + "/large.json", "w") as file:
+                json.dump({"format": "tutti-topology", "version": 1, "nodes": nodes, "links": links}, file)
+            return folder + "/large.json"
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.synth("all_gather", "--no-sim", topo=written(folder, 4, 9994))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("on 4 ranks", done.stdout)
+            done = self.synth("all_gather", "--no-sim", topo=chain(folder, 9995))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("{rank 0 | ranks 1-3}: 20 GB/s cross, 3 blocks must", done.stdout)
+            done = self.synth("all_gather", "--no-sim", topo=chain(folder, 17000))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("the ranks' links join more than 16384 nodes", done.stderr)
+            self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 * 2**20, "KiB")
+            for words in ("plan", "synth", "all_gather", "--topo"), ("topo", "--weakest", "--import"):
+                done = tutti(*words, written(folder, 9998, 0))
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr, r"9,?998.*512|512.*9,?998")
 
 
 if __name__ == "__main__":

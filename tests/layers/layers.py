@@ -52,8 +52,8 @@ GUESTS = [
     (r"src/synth/", ["src/base", "src/topo", "src/plan"]),  # a machine, and the plans that are made for it
     (r"src/proof/", ["src/base", "src/link", "src/plan", "src/exec"]),
     (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/proof", "src/synth"]),
-    (r"tools/(synthesis|small_plans|perf/(bound|perf\.|report))", ["src/base", "src/topo", "src/plan", "src/select", "src/synth"]),  # bounds
-    (r"tools/topo/weakest", ["src/base", "src/topo", "src/synth"]),  # what the loss of a link costs
+    (r"tools/perf/(bound|perf\.|report)", ["src/base", "src/topo", "src/plan", "src/select"]),  # bounds
+    (r"tools/topo/weakest", ["src/base", "src/topo", "src/select", "src/synth"]),  # what the loss of a link costs
     (r"tools/tune/", ["src/base", "src/topo", "src/plan", "src/select", "src/comm", "src/capi"]),  # a communicator's own view of the machine
     (r"tools/run/", ["src/base", "src/topo", "src/control"]),  # the launcher has the job server
     (r"tools/watch/", ["src/base", "src/topo", "src/control"]),  # it serves HTTP as the library's status servers do

@@ -196,6 +196,36 @@ TEST(Synthesize, FlatTreesWhereTheyAreAsGood) {
   }
 }
 
+/// Four GPUs on a chain of so many PCIe switches, at its ends and in between.
+Drawing chain_of_switches(int count) {
+  Drawing drawing;
+  const auto gpus = drawing.gpus(4);
+  topo::NodeId before = topo::kNoNode;
+  for (int i = 0; i < count; ++i) {
+    const topo::NodeId bridge = drawing.node(topo::NodeKind::Bridge);
+    if (before != topo::kNoNode) drawing.join(before, bridge, 20, topo::LinkKind::Pci);
+    if (i % ((count - 1) / 3) == 0) {
+      drawing.join(gpus.at(static_cast<size_t>(i / ((count - 1) / 3))), bridge, 24, topo::LinkKind::Pci);
+    }
+    before = bridge;
+  }
+  return drawing;
+}
+
+TEST(Synthesize, TenThousandNodesBetweenTheRanks) {
+  const Drawing drawing = chain_of_switches(9994);
+  ASSERT_GE(drawing.network().vertices, 9998U);
+  const Synthesis made = synthesize(drawing.network(), Collective::AllGather);
+  EXPECT_DOUBLE_EQ(made.fitted, 1);
+  EXPECT_TRUE(plan::verify(plans_of(made)));
+  try {
+    chain_of_switches(static_cast<int>(kMaxVertices) + 1).network();
+    ADD_FAILURE() << "there is a limit";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("more than 16384 nodes"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Synthesize, RefusesAllToAll) { EXPECT_THROW(synthesize(ring(4, 1).network(), Collective::AllToAll), Error); }
 
 }  // namespace

@@ -1,19 +1,63 @@
 #include "tools/topo/weakest.hpp"
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "base/format.hpp"
+#include "select/explain.hpp"
+#include "select/machine.hpp"
 #include "synth/weakest.hpp"
 
 namespace tutti::tools {
 namespace {
 
+constexpr uint64_t kBytes = uint64_t{1} << 30;  // of a call, where its latency counts little
+
 std::string end_of(const topo::Graph& graph, topo::NodeId node) {
   const bool several = graph.all(topo::NodeKind::Host).size() > 1;
   const bool inside = graph.nodes[node].kind != topo::NodeKind::Fabric;
   return several && inside ? label(graph, graph.host_of(node)) + ": " + label(graph, node) : label(graph, node);
+}
+
+/// The best algorithm of the catalogue, by the selector's cost model.
+struct OfCatalogue {
+  double seconds = 0;
+  std::string name;
+};
+
+/// Inputs of the whole machine's ranks; none: between some of them there is no way that passes no other rank.
+std::optional<select::CostInputs> inputs_on(const topo::Graph& graph) {
+  try {
+    return select::inputs_of(graph, 0).inputs;
+  } catch (const Error& error) {
+    if (error.code() != Code::InvalidArgument) throw;
+    return {};
+  }
+}
+
+/// None: no algorithm can be used. What the environment demands, and plans that are kept, do not count.
+std::optional<OfCatalogue> catalogue_on(const topo::Graph& graph, Collective collective) {
+  std::optional<select::CostInputs> found = inputs_on(graph);
+  if (!found) return {};
+  select::CostInputs& inputs = *found;
+  inputs.own_orders.clear();
+  inputs.forced.clear();
+  inputs.forced_methods.clear();
+  inputs.given.clear();
+  inputs.synthesised = nullptr;
+  const uint64_t block = select::block_bytes(collective, kBytes, inputs.ranks);
+  const auto all = select::priced_candidates(collective, block, inputs);
+  if (all.empty() || !all.front().rejected.empty()) return {};
+  const select::Row& row = all.front().row;
+  const std::string folded = std::string(row.method->name) == "nvls" ? " (nvls)" : "";
+  return OfCatalogue{all.front().predicted.seconds(), select::name_of_algorithm(row) + folded};
+}
+
+/// "1.13 times, ring": in terms of the bound of the whole machine.
+std::string text_of(const std::optional<OfCatalogue>& best, double whole) {
+  return best ? fmt::format("{:.2f} times, {}", best->seconds / whole, best->name) : "none";
 }
 
 }  // namespace
@@ -23,9 +67,12 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
   if (ranks.empty()) ranks = graph.all(topo::NodeKind::Core);
   const synth::Network network = synth::network_of(graph, ranks);
   const synth::Bound bound = synth::bound_of(network, collective);
+  const double whole = bound.seconds_per_byte() * static_cast<double>(kBytes);
   std::string text =
-      fmt::format("{} on {} ranks, at best: {}\n", name_of(collective), ranks.size(), synth::words_of(network, bound));
-  text += fmt::format("\n{:>12}{:>10}{:>7}  {}\n", "without it", "GB/s", "links", "for example");
+      fmt::format("{} on {} ranks, at best: {}\nwith the catalogue: {}\n", name_of(collective), ranks.size(),
+                  synth::words_of(network, bound), text_of(catalogue_on(graph, collective), whole));
+  constexpr const char* kLine = "{:>12}  {:<28}{:>6}{:>7}  {}\n";
+  text += "\n" + fmt::format(kLine, "without it", "with the catalogue", "GB/s", "links", "for example");
   const std::vector<synth::Loss> losses = synth::losses(graph, ranks, collective);
   for (size_t i = 0; i < losses.size();) {  // those that are alike are one line
     const synth::Loss& first = losses[i];
@@ -36,12 +83,17 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
       ++alike;
     }
     const std::string cost = first.apart ? "apart" : fmt::format("{:.2f} times", first.times);
-    text += fmt::format("{:>12}{:>10.4g}{:>7}  {} - {}\n", cost, first.gbps, alike, end_of(graph, first.a),
-                        end_of(graph, first.b));
+    const std::string catalogue =
+        first.apart ? "-" : text_of(catalogue_on(synth::without_link(graph, first), collective), whole);
+    text += fmt::format(kLine, cost, catalogue, fmt::format("{:.4g}", first.gbps), alike,
+                        end_of(graph, first.a) + " - " + end_of(graph, first.b));
   }
-  return text +
-         "\napart: some ranks cannot reach each other then. 1.00 times: nothing is lost, with plans that are made "
-         "for what is left.\n";
+  return text + R"(
+Both in times of the whole machine's bound. Without it: at best, with plans made for what is left. With the catalogue:
+its fastest algorithm on what is left of the example, for 1 GiB, by the selector's cost model. 1.00 times: nothing is
+lost. apart: some ranks cannot reach each other. none: some can only by way of other ranks, which it does not use.
+nvls: switches fold, for which the bound does not hold.
+)";
 }
 
 }  // namespace tutti::tools

@@ -209,6 +209,7 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
   if (!first) inputs.synthesised = synthesised_from(all.front().synthesised, inputs.ranks);
   if (!first) agreed.table = select::DecisionTable::parse(text, inputs);
   inputs.order = agreed.table.order();
+  inputs.own_orders = agreed.table.own_orders();
   inputs.groups = agreed.table.groups();
 }
 
@@ -260,8 +261,8 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   std::vector<transports::Word> words;
   for (const RankReport& report : agreed.reports) words.push_back(report.fabric.word);
   agree_on_table(endpoint, {fabric.probe_cma(words), agreed.backoff.spins == 0}, agreed, deadline);
-  return agreed;
   if (endpoint.rank() == 0 && endpoint.ranks() > 1) select::make_plans_later(agreed.graph, inputs);
+  return agreed;
 }
 
 }  // namespace tutti::comm

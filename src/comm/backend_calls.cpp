@@ -187,6 +187,7 @@ void BackendCalls::take_offer(exec::Offer offer, const Agreement& agreed, const 
   inputs_.view = nullptr;  // this, the plans and the order were those of host memory
   inputs_.synthesised = nullptr;
   inputs_.order = select::parse_order(env().order, inputs_.ranks).value_or(plan::RankOrder());
+  inputs_.own_orders.clear();
   inputs_.methods = offer_.methods;
   for (exec::UsableMethod& usable : inputs_.methods) {  // a module has copies of the library's
     for (const exec::Method* known : exec::methods_of(usable.method->backend)) {
@@ -214,12 +215,13 @@ void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Dea
     inputs_.inside = made.inputs.inside;
     inputs_.between = made.inputs.between;
     inputs_.order = made.inputs.order;
+    inputs_.own_orders = std::move(made.inputs.own_orders);
     inputs_.view = made.inputs.view;
     inputs_.synthesised = made.inputs.synthesised;
     notes_ = std::move(made.notes);
+    select::make_plans_later(graph, inputs_);
   }
   std::set<std::string> different;
-    select::make_plans_later(graph, inputs_);
   for (const exec::Processor& processor : processors_) different.insert(processor.id);
   inputs_.situation =
       select::situation_on(*groups, different.size(), offer_.processor, notes_.over, offer_.links_in_host_memory);

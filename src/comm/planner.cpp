@@ -133,7 +133,7 @@ Prepared Planner::make(const ProgramKey& key) {
       .element_bytes = element,
       .width = row.width,
       .root = spec.root,
-      .order = table_.order(),
+      .order = table_.order_of(spec.collective),
       .in_place = key.in_place,
       .scaled = spec.op == Op::PreMulSum,
       .shared = {key.shared_in, key.shared_out},
@@ -159,7 +159,7 @@ void Planner::set_total(Prepared& prepared) const {
 }
 
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
-  const plan::RankOrder& order = table_.order();
+  const plan::RankOrder& order = table_.order_of(algorithm.collective);
   const Rank planned = order.planned(rank_, root, ranks_);
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;

@@ -103,6 +103,8 @@ std::vector<Rank> ranks_from(const json& list, Rank ranks) {
   return read;
 }
 
+std::vector<Rank> ranks_of(const plan::RankOrder& order) { return {order.ranks().begin(), order.ranks().end()}; }
+
 /// The group of each rank; none: there is but one level.
 std::vector<Rank> labels_of(const plan::Grouping* groups) {
   std::vector<Rank> labels;
@@ -114,7 +116,11 @@ std::vector<Rank> labels_of(const plan::Grouping* groups) {
 }  // namespace
 
 DecisionTable::DecisionTable(const CostInputs& inputs)
-    : round_each_(inputs.reproducible), direct_(direct_row(inputs)), order_(inputs.order), groups_(inputs.groups) {
+    : round_each_(inputs.reproducible),
+      direct_(direct_row(inputs)),
+      order_(inputs.order),
+      own_orders_(inputs.own_orders),
+      groups_(inputs.groups) {
   for (const UsableMethod& usable : inputs.methods) {
     if (usable.method->supports != nullptr && usable.why_not.empty()) partial_ = usable.method;
   }
@@ -190,10 +196,13 @@ std::string DecisionTable::text() const {
     }
   }
   const json direct = text_of(direct_, rules);
+  json own_orders = json::object();
+  for (const auto& [collective, order] : own_orders_) own_orders[name_of(collective)] = ranks_of(order);
   const json page = {{"rows", rows},
                      {"direct", direct},
                      {"rules", rules.text()},
-                     {"order", std::vector<Rank>(order_.ranks().begin(), order_.ranks().end())},
+                     {"order", ranks_of(order_)},
+                     {"own_orders", own_orders},
                      {"groups", labels_of(groups_.get())},
                      {"partial", partial_ == nullptr ? "" : partial_->name},
                      {"round_each", round_each_}};
@@ -225,6 +234,9 @@ DecisionTable DecisionTable::parse(const std::string& text, CostInputs inputs) {
     }
     table.round_each_ = page.at("round_each").get<bool>();
     table.order_ = plan::RankOrder(ranks_from(page.at("order"), inputs.ranks));
+    for (const auto& [name, ranks] : page.at("own_orders").items()) {
+      table.own_orders_[collective_named(name)] = plan::RankOrder(ranks_from(ranks, inputs.ranks));
+    }
   } catch (const std::exception& error) {
     throw_error(Code::ProtocolError, "rank 0's decision table cannot be read ({})", error.what());
   }

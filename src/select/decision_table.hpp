@@ -26,8 +26,13 @@ class DecisionTable {
 
   /// Of a call with blocks of `bytes` bytes. Throws Error(Unsupported) where TUTTI_METHOD forces what cannot run it.
   const Row& row(Collective collective, uint64_t bytes, const CallKind& kind) const;
-  /// That plans are drawn on.
+  /// That plans are drawn on, but for collectives that have an order of their own: CostInputs::own_orders.
   const plan::RankOrder& order() const { return order_; }
+  const std::map<Collective, plan::RankOrder>& own_orders() const { return own_orders_; }
+  const plan::RankOrder& order_of(Collective collective) const {
+    const auto own = own_orders_.find(collective);
+    return own == own_orders_.end() ? order_ : own->second;
+  }
   /// The groups that plans work along.
   const std::shared_ptr<const plan::Grouping>& groups() const { return groups_; }
   /// Of transfers and vector calls: their window is that of a message.
@@ -52,6 +57,7 @@ class DecisionTable {
   bool round_each_ = false;                // small floats round at every node
   Row direct_;
   plan::RankOrder order_;
+  std::map<Collective, plan::RankOrder> own_orders_;
   std::shared_ptr<const plan::Grouping> groups_;
 };
 

@@ -43,13 +43,13 @@ bool works_along_groups(const plan::Algorithm& algorithm, const CostInputs& s) {
 /// The cost for the worst root, because one choice is made for all roots. The root's group comes first in the order of
 /// groups, so the order is the same for consecutive roots of one group.
 plan::Cost cost_of(const plan::Algorithm& algorithm, const CostInputs& s) {
-  plan::Shape shape{algorithm.collective, s.ranks, s.order.seen(s.groups, 0)};
+  plan::Shape shape{algorithm.collective, s.ranks, s.order_of(algorithm.collective).seen(s.groups, 0)};
   plan::Cost worst = algorithm.cost(shape);
   if (!has_root(algorithm.collective) || !works_along_groups(algorithm, s)) return worst;
   if (s.groups->smallest() == s.groups->largest()) return worst;
   for (Rank root = 1; root < s.ranks; ++root) {
     if (s.groups->group_of(root) == s.groups->group_of(root - 1)) continue;
-    shape.groups = s.order.seen(s.groups, root);
+    shape.groups = s.order_of(algorithm.collective).seen(s.groups, root);
     raise(worst, algorithm.cost(shape));
   }
   return worst;
@@ -203,8 +203,9 @@ void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs) {
   entry.cost = cost_of(*entry.algorithm, inputs);
   entry.window = window_of(entry.cost, entry.algorithm->collective, inputs, *entry.usable);
   if (entry.window > 0) {
-    const plan::Shape shape{entry.algorithm->collective, inputs.ranks, inputs.order.seen(inputs.groups, 0)};
-    if (inputs.view != nullptr) entry.traffic = inputs.view->traffic(*entry.algorithm, shape, inputs.order);
+    const plan::RankOrder& order = inputs.order_of(entry.algorithm->collective);
+    const plan::Shape shape{entry.algorithm->collective, inputs.ranks, order.seen(inputs.groups, 0)};
+    if (inputs.view != nullptr) entry.traffic = inputs.view->traffic(*entry.algorithm, shape, order);
     return;
   }
   reject(entry, fmt::format("its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
@@ -295,7 +296,6 @@ void warn_of_one_level(const std::vector<Entry>& all, const CostInputs& inputs) 
   }
 }
 
-uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs) {
 std::vector<std::string> unused_demands(const CostInputs& inputs, std::optional<Collective> only) {
   std::vector<std::string> unused;
   if (inputs.ranks == 1 || is_of_host(inputs)) return unused;
@@ -312,6 +312,7 @@ std::vector<std::string> unused_demands(const CostInputs& inputs, std::optional<
   return unused;
 }
 
+uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs) {
   return window_of(cost_of(algorithm, inputs), algorithm.collective, inputs, inputs.methods.front());
 }
 

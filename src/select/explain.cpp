@@ -124,6 +124,10 @@ std::string machine_text(const CostInputs& inputs, const MachineNotes& notes) {
   if (inputs.order.is_given()) {
     lines.push_back(fmt::format("  order of ranks: {}", fmt::join(inputs.order.ranks(), ", ")));
   }
+  for (const auto& [collective, order] : inputs.own_orders) {
+    lines.push_back(fmt::format("  order of ranks for the {} demanded: {}", name_of(collective),
+                                order.is_given() ? fmt::format("{}", fmt::join(order.ranks(), ", ")) : "natural"));
+  }
   if (inputs.oversubscription > 1) lines.push_back(fmt::format("  {:g} ranks share a core", inputs.oversubscription));
   return fmt::format("{}", fmt::join(lines, "\n"));
 }

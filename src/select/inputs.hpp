@@ -37,7 +37,8 @@ struct Synthesised;  // select/synthesised.hpp
 struct CostInputs {
   Rank ranks = 1;
   std::shared_ptr<const plan::Grouping> groups = nullptr;  ///< null: groups are unknown
-  plan::RankOrder order;                                   ///< that plans are drawn on
+  plan::RankOrder order;                                   ///< that plans are drawn on, …
+  std::map<Collective, plan::RankOrder> own_orders;        ///< … but for algorithms that the user demands
   LinkCost inside;                                         ///< inside groups; of all links, without two levels
   LinkCost between;                                        ///< between groups, with two levels
   double gamma = 0;                                        ///< seconds per byte folded
@@ -64,6 +65,12 @@ struct CostInputs {
   uint32_t max_width = 1;      ///< replicas of a plan's lanes: threads of a rank, blocks of a call
   bool shares_staging = true;  ///< replicas share the staging memory
   std::shared_ptr<const MachineView> view = nullptr;  ///< where pairs of ranks differ; null: the closed forms say it
+
+  /// That plans of this collective are drawn on.
+  const plan::RankOrder& order_of(Collective collective) const {
+    const auto own = own_orders.find(collective);
+    return own == own_orders.end() ? order : own->second;
+  }
 };
 
 }  // namespace tutti::select

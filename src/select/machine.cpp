@@ -10,6 +10,7 @@
 #include "select/network.hpp"
 #include "select/order.hpp"
 #include "select/pairs.hpp"
+#include "select/profile.hpp"
 #include "select/synthesised.hpp"
 #include "topo/constants.hpp"
 
@@ -192,6 +193,24 @@ plan::RankOrder order_of(const Pairs& pairs, bool reproducible) {
               "TUTTI_ORDER gives another order than the communicator's, in which TUTTI_REPRODUCIBLE folds; unset one");
 }
 
+/// Orders for the algorithms of the catalogue that TUTTI_ALGO demands, and for the plans that TUTTI_PLAN gives, unless
+/// TUTTI_ORDER says which: the communicator's own order is one for rings.
+std::map<Collective, plan::RankOrder> orders_of_demands(const CostInputs& inputs) {
+  std::map<Collective, plan::RankOrder> orders;
+  if (inputs.view == nullptr || inputs.reproducible || inputs.ranks < 3) return orders;
+  if (parse_order(env().order, inputs.ranks)) return orders;
+  std::map<Collective, const plan::Algorithm*> demanded(inputs.given.begin(), inputs.given.end());
+  for (const auto& [name, algorithm] : inputs.forced) {
+    const Collective collective = collective_named(name);
+    if (!is_synthesised(algorithm)) demanded.emplace(collective, plan::find_algorithm(collective, algorithm));
+  }
+  for (const auto& [collective, algorithm] : demanded) {
+    plan::RankOrder order = order_for(*algorithm, *inputs.view, inputs.groups, inputs.order, inputs.ranks);
+    if (order != inputs.order) orders[collective] = std::move(order);
+  }
+  return orders;
+}
+
 /// Ranks of one host whose groups nobody has given are grouped by the caches that they share, where there are several.
 bool take_caches(const topo::Graph& graph, const RankNodes& places, CostInputs& inputs) {
   if (inputs.groups->groups() > 1 || !env().groups.empty()) return false;
@@ -239,6 +258,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
     auto view = std::make_shared<const MachineView>(pairs, share, !gpus);
     if (!view->is_uniform()) inputs.view = std::move(view);
   }
+  inputs.own_orders = orders_of_demands(inputs);
   std::string over = name_of(by_cache ? std::max(survey.inside.kind, survey.between.kind) : survey.inside.kind);
   if (hosts > 1) over = fmt::format("{}{}", survey.inside.alpha > 0 ? over + "+" : "", name_of(survey.between.kind));
   made.notes = {.ends = gpus ? "GPUs" : "cores",

@@ -1,6 +1,7 @@
 #include "select/order.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -11,6 +12,8 @@ using topo::NodeId;
 
 constexpr double kBetter = 0.98;     // of the communicator's own order: nothing is renamed for less
 constexpr Rank kMaxSwapped = 32;     // ranks, in orders that are improved step by step
+constexpr Rank kMaxSearched = 16;    // ranks, in orders for one algorithm, whose plans are drawn on each
+constexpr size_t kMaxTurned = 64;    // hosts, in circles that are improved step by step
 constexpr double kBytes = 64 << 10;  // of a message: at this size its latency counts, and its bytes too
 
 /// The nodes that a rank lies in, the host first.
@@ -21,30 +24,76 @@ std::vector<NodeId> way_down(const topo::Graph& graph, NodeId node) {
   return way;
 }
 
-/// Hosts, the first one's nearest next, and so on: by number in the old order, the place in the new one.
-std::vector<size_t> places_of_hosts(const Pairs& pairs) {
+/// What a message takes between the first ranks of two hosts, in seconds.
+using BetweenHosts = std::vector<std::vector<double>>;
+
+BetweenHosts seconds_between_hosts(const Pairs& pairs) {
   const std::vector<Rank>& hosts = pairs.places().hosts;
   std::vector<Rank> first;  // rank of each host
   for (Rank rank = 0; rank < pairs.ranks(); ++rank) {
     if (static_cast<size_t>(hosts[static_cast<size_t>(rank)]) == first.size()) first.push_back(rank);
   }
-  std::vector<size_t> places(first.size(), first.size());
-  size_t at = 0;
-  for (size_t place = 0; place < first.size(); ++place) {
-    places[at] = place;
-    if (place + 1 == first.size()) break;
-    std::vector<Rank> others;
-    std::vector<size_t> numbers;
-    for (size_t host = 0; host < first.size(); ++host) {
-      if (places[host] == first.size()) others.push_back(first[host]), numbers.push_back(host);
+  BetweenHosts seconds(first.size());
+  for (size_t from = 0; from < first.size(); ++from) {
+    std::vector<Rank> others = first;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(from));
+    for (const PairCost& cost : pairs.from(first[from], others)) {
+      seconds[from].push_back(cost.alpha + kBytes * cost.beta);
     }
-    const std::vector<PairCost> costs = pairs.from(first[at], others);
-    const auto seconds = [](const PairCost& cost) { return cost.alpha + kBytes * cost.beta; };
-    const auto nearest = std::min_element(costs.begin(), costs.end(), [&](const PairCost& a, const PairCost& b) {
-      return seconds(a) < 0.98 * seconds(b);
-    });
-    at = numbers[static_cast<size_t>(nearest - costs.begin())];
+    seconds[from].insert(seconds[from].begin() + static_cast<std::ptrdiff_t>(from), 0);
   }
+  return seconds;
+}
+
+/// The slowest message to the next one, and a part of the average, so that fewer slow ones are better.
+double circle_cost(const BetweenHosts& seconds, const std::vector<size_t>& circle) {
+  double slowest = 0, sum = 0;
+  for (size_t i = 0; i < circle.size(); ++i) {
+    const double one = seconds[circle[i]][circle[(i + 1) % circle.size()]];
+    slowest = std::max(slowest, one);
+    sum += one;
+  }
+  return slowest + sum / static_cast<double>(circle.size());
+}
+
+/// Turns round parts of the circle as long as that helps: who goes to the nearest one each time may end far from where
+/// they began.
+void improve_circle(const BetweenHosts& seconds, std::vector<size_t>& circle) {
+  double best = circle_cost(seconds, circle);
+  for (bool turned = circle.size() <= kMaxTurned; turned;) {
+    turned = false;
+    for (size_t from = 1; from < circle.size(); ++from) {
+      for (size_t to = from + 2; to <= circle.size(); ++to) {
+        const auto begin = circle.begin() + static_cast<std::ptrdiff_t>(from);
+        const auto end = circle.begin() + static_cast<std::ptrdiff_t>(to);
+        std::reverse(begin, end);
+        const double cost = circle_cost(seconds, circle);
+        if (cost < kBetter * best) {
+          best = cost;
+          turned = true;
+        } else {
+          std::reverse(begin, end);
+        }
+      }
+    }
+  }
+}
+
+/// Hosts, the first one's nearest next, and so on: by number in the old order, the place in the new one.
+std::vector<size_t> places_of_hosts(const Pairs& pairs) {
+  const BetweenHosts seconds = seconds_between_hosts(pairs);
+  std::vector<size_t> circle = {0}, left(seconds.size() - 1);
+  std::iota(left.begin(), left.end(), size_t{1});
+  while (!left.empty()) {
+    const std::vector<double>& from = seconds[circle.back()];
+    const auto nearest =
+        std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return from[a] < kBetter * from[b]; });
+    circle.push_back(*nearest);
+    left.erase(nearest);
+  }
+  improve_circle(seconds, circle);
+  std::vector<size_t> places(circle.size());
+  for (size_t place = 0; place < circle.size(); ++place) places[circle[place]] = place;
   return places;
 }
 
@@ -132,6 +181,46 @@ plan::RankOrder find_order(const Pairs& pairs) {
   if (pairs.ranks() <= kMaxSwapped && has_direct_links(pairs.graph())) improve(pairs, order);
   if (order == own || order_cost(pairs, order) > kBetter * order_cost(pairs, own)) return {};
   return plan::RankOrder(std::move(order));
+}
+
+plan::RankOrder order_for(const plan::Algorithm& algorithm, const MachineView& view,
+                          const std::shared_ptr<const plan::Grouping>& groups, const plan::RankOrder& known,
+                          Rank ranks) {
+  const auto cost_of = [&](const plan::RankOrder& order) {
+    const plan::Shape shape{algorithm.collective, ranks, order.seen(groups, 0)};
+    if (!algorithm.allows(shape)) return std::numeric_limits<double>::infinity();
+    const Traffic traffic = view.traffic(algorithm, shape, order);
+    return traffic.latency + kBytes * (traffic.fill + traffic.busiest);
+  };
+  plan::RankOrder best = known;
+  double least = kBetter * cost_of(known);
+  const auto try_one = [&](const std::vector<Rank>& ranks_in_order) {
+    plan::RankOrder order(ranks_in_order);
+    const double cost = cost_of(order);
+    if (cost >= least) return false;
+    best = std::move(order);
+    least = kBetter * cost;
+    return true;
+  };
+  std::vector<Rank> own(static_cast<size_t>(ranks));
+  std::iota(own.begin(), own.end(), 0);
+  try_one(own);
+  std::vector<Rank> order = own;
+  if (best.is_given()) order.assign(best.ranks().begin(), best.ranks().end());
+  for (bool moved = ranks <= kMaxSearched; moved;) {
+    moved = false;
+    for (size_t a = 0; a < order.size(); ++a) {
+      for (size_t b = a + 1; b < order.size(); ++b) {
+        std::swap(order[a], order[b]);
+        if (try_one(order)) {
+          moved = true;
+        } else {
+          std::swap(order[a], order[b]);
+        }
+      }
+    }
+  }
+  return best;
 }
 
 }  // namespace tutti::select

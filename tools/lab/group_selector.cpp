@@ -59,6 +59,7 @@ const select::CostInputs& GroupSelector::inputs(Group group) {
     made.ranks = static_cast<Rank>(group.ranks);
     made.groups = std::make_shared<const plan::Grouping>(labels);
     made.order = {};
+    made.own_orders.clear();
     made.view = nullptr;
   }
   if (hosts == 1) return made;

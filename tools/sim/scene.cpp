@@ -188,6 +188,7 @@ std::optional<double> Scene::links_alone(const select::Candidate& candidate) con
 select::Candidate Scene::made(const plan::Algorithm& algorithm) const {
   select::CostInputs inputs = inputs_.inputs;
   inputs.order = {};
+  inputs.own_orders.clear();
   inputs.forced.clear();
   inputs.given = {{collective_, &algorithm}};
   const select::Candidate first = select::priced_candidates(collective_, block_, inputs).front();

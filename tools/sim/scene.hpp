@@ -46,7 +46,7 @@ class Scene {
   /// What was assumed of the machine.
   const std::vector<std::string>& notes() const { return inputs_.notes.unknown; }
   /// On which the catalogue's plans are drawn.
-  const plan::RankOrder& order() const { return inputs_.inputs.order; }
+  const plan::RankOrder& order() const { return inputs_.inputs.order_of(collective_); }
   Rank hosts() const { return inputs_.notes.hosts; }
   /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
   std::string words() const;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "select/decision_table.hpp"
+#include "select/explain.hpp"
 #include "select/machine.hpp"
 #include "select/machine_view.hpp"
 #include "select/select.hpp"
@@ -113,6 +115,62 @@ TEST(Order, PutsHostsWithFastLinksBesideEachOther) {
   const std::vector<Rank> order{0, 2, 1, 3};
   EXPECT_LT(order_cost(pairs, order), order_cost(pairs, {0, 1, 2, 3}));
   EXPECT_EQ(ranks_of(find_order(pairs), 4), order);
+}
+
+/// A rank on each of four hosts, with a slow cable between two of them.
+topo::Graph with_slow_cable(Rank a, Rank b) {
+  topo::Graph graph = job(4, {{0, 0}, {1, 0}, {2, 0}, {3, 0}});
+  const std::vector<NodeId> hosts = graph.all(NodeKind::Host);
+  for (Rank high = 1; high < 4; ++high) {
+    for (Rank low = 0; low < high; ++low) {
+      const bool slow = std::pair(std::min(a, b), std::max(a, b)) == std::pair(low, high);
+      graph.figures.push_back({.between = Figure::Between::Hosts,
+                               .a = hosts[static_cast<size_t>(low)],
+                               .b = hosts[static_cast<size_t>(high)],
+                               .us = 20,
+                               .gbps = slow ? 0.25 : 1,
+                               .transport = "tcp",
+                               .origin = "test"});
+    }
+  }
+  return graph;
+}
+
+bool are_neighbours(const std::vector<Rank>& order, Rank a, Rank b) {
+  const auto at = std::find(order.begin(), order.end(), a) - order.begin();
+  const size_t n = order.size(), i = static_cast<size_t>(at);
+  return order[(i + 1) % n] == b || order[(i + n - 1) % n] == b;
+}
+
+/// Who goes on to the nearest host each time may end at the far end of a slow cable, which closes the circle.
+TEST(Order, OfARingAvoidsASlowCableWhereverItIs) {
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(0, 3), std::pair(0, 2), std::pair(2, 3)}) {
+    const CostInputs inputs = inputs_of(with_slow_cable(a, b), 0).inputs;
+    EXPECT_FALSE(are_neighbours(ranks_of(inputs.order, 4), a, b)) << a << " and " << b;
+    EXPECT_TRUE(inputs.own_orders.empty()) << "nothing is demanded";
+  }
+}
+
+/// A circulant all-gather of four ranks tells its neighbour one block, and the rank across two.
+TEST(Order, OfADemandedAlgorithmIsOneForIt) {
+  const test::ScopedEnv demand("TUTTI_ALGO", "all_gather:circulant");
+  const auto seconds = [](const CostInputs& inputs) {
+    return priced_candidates(Collective::AllGather, 1 << 24, inputs).front().predicted.seconds();
+  };
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(0, 2)}) {
+    CostInputs inputs = inputs_of(with_slow_cable(a, b), 0).inputs;
+    ASSERT_EQ(inputs.own_orders.size(), 1u) << a << " and " << b;
+    EXPECT_TRUE(are_neighbours(ranks_of(inputs.order_of(Collective::AllGather), 4), a, b)) << a << " and " << b;
+    EXPECT_FALSE(are_neighbours(ranks_of(inputs.order_of(Collective::AllReduce), 4), a, b)) << "it has none of its own";
+    const double own = seconds(inputs);
+    const DecisionTable table(inputs);
+    EXPECT_EQ(DecisionTable::parse(table.text(), inputs).order_of(Collective::AllGather),
+              inputs.order_of(Collective::AllGather));
+    inputs.own_orders.clear();
+    EXPECT_LT(own, 0.6 * seconds(inputs));
+  }
+  const test::ScopedEnv natural("TUTTI_ORDER", "natural");
+  EXPECT_TRUE(inputs_of(with_slow_cable(0, 2), 0).inputs.own_orders.empty());
 }
 
 TEST(Order, OfReproducibleFoldsIsTheCommunicators) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Plans made for a machine, in calls on memory of GPUs, on the stand-in: synth_test.py TUTTI"""
 
+import glob
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import unittest
 
 TUTTI = sys.argv.pop(1)
+GPUS = ("--device", "cuda")
 FORCED = {"TUTTI_ALGO": "all_gather:synth"}
 
 
@@ -18,37 +20,39 @@ class GpuSynth(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.cache = folder.name + "/tutti"
         self.env = {**os.environ, "XDG_CACHE_HOME": folder.name, "TUTTI_CALIBRATION": "0"}
-        done = self.tutti("tune", "--links", "--synth", "-n", "2")  # those of calls on memory of the host
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.make(1)  # those of calls on memory of the host
 
     def tutti(self, *arguments, **env):
         return subprocess.run([TUTTI, *arguments], capture_output=True, text=True, timeout=280, env={**self.env, **env})
 
     def kept(self):
-        return [name for name in os.listdir(self.cache) if name.startswith("synth-")]
+        return glob.glob(self.cache + "/synth-*.json")
 
-    def perf(self, iterations=1, **env):
+    def make(self, count, *on):
+        """Jobs, until so many files are kept: each ends the making of plans that are not made when it ends."""
+        iterations = 100
+        while len(self.kept()) < count and iterations < 100000:
+            self.perf(*on, iterations=iterations, TUTTI_SYNTH="auto")
+            iterations *= 4
+        self.assertEqual(len(self.kept()), count)
+
+    def perf(self, *on, iterations=1, **env):
         """The algorithm that ran, and what was logged."""
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            done = self.tutti("perf", "all_gather", "--device", "cuda", "--np", "2", "-b", "64K", "-e", "64K", "-n", str(iterations),
-                              "-w", "0", "-c", "1", "--json", file.name, **env)
+            done = self.tutti("perf", "all_gather", *on, "--np", "2", "-b", "1K", "-e", "1K", "-n", str(iterations), "-w", "0", "-c", "1",
+                              "--json", file.name, **env)
             self.assertEqual(done.returncode, 0, done.stderr)
             return json.load(file)["results"][0]["algorithm"], done.stderr
 
     def test_a_demand_without_plans_is_said(self):
-        algorithm, said = self.perf(**FORCED)
+        algorithm, said = self.perf(*GPUS, **FORCED)
         self.assertFalse(algorithm.startswith("synth"), algorithm)
         self.assertEqual(said.count("TUTTI_ALGO=all_gather:synth is not used by calls on memory of GPUs: no plan is kept for these 2 "
                                     "ranks on the GPUs of this topology"), 1, said)
 
     def test_plans_that_were_made_run(self):
-        self.assertEqual(len(self.kept()), 1)
-        iterations = 1  # a job must be longer than the making of its plans
-        while len(self.kept()) < 2 and iterations < 2000:
-            self.perf(iterations, TUTTI_SYNTH="auto")
-            iterations *= 4
-        self.assertEqual(len(self.kept()), 2)
-        algorithm, said = self.perf(**FORCED)
+        self.make(2, *GPUS)
+        algorithm, said = self.perf(*GPUS, **FORCED)
         self.assertRegex(algorithm, "^synth@")
         self.assertNotIn("is not used", said)
 

@@ -167,10 +167,19 @@ TEST(HostileMember, InvalidReportsAreRejected) {
   EXPECT_TRUE(contains(member.outcome(), "the report of rank 1 is invalid"));
 }
 
-/// A decision table with this row and this order, else a right one.
-std::string table(const std::string& row, const std::string& order = "[]") {
+constexpr const char* kRow = R"(["all_reduce",0,1000,["ring","lanes",1024,1,0]])";
+
+/// A decision table with this row, this order, and orders of collectives' own, else a right one.
+std::string table(const std::string& row, const std::string& order = "[]", const std::string& own_orders = "{}") {
   return R"({"rows":[)" + row + R"(],"direct":["direct","lanes",1024,1,0],"rules":[[1,2,3,4,5]],"order":)" + order +
-         R"(,"partial":"","round_each":false})";
+         R"(,"own_orders":)" + own_orders + R"(,"groups":[],"partial":"","round_each":false})";
+}
+
+TEST(HostileMember, ARightTableIsRead) {  // else the others would be refused for what they have in common
+  const select::CostInputs inputs{.ranks = 2,
+                                  .groups = std::make_shared<const plan::Grouping>(std::vector<Rank>{0, 0})};
+  const auto read = select::DecisionTable::parse(table(kRow, "[1,0]", R"({"all_reduce":[0,1]})"), inputs);
+  EXPECT_EQ(read.own_orders().size(), 1u);
 }
 
 /// Rank 0 provides the decision table. A rank has no plan if the algorithm does not support the number of ranks.
@@ -191,8 +200,12 @@ TEST(HostileMember, AnUnusableRowIsRejected) {
 
 TEST(HostileMember, AnOrderThatIsNoneIsRejected) {
   for (const char* order : {"[0,0]", "[0,1,2]", "[1]", "[0,-1]", "[0,1e300]", "[0,4000000000]", "7"}) {
-    const std::string said = answer_to(table(R"(["all_reduce",0,1000,["ring","lanes",1024,1,0]])", order));
+    const std::string said = answer_to(table(kRow, order));
     EXPECT_TRUE(contains(said, "decision table cannot be read")) << order << ": " << said;
+  }
+  for (const char* own : {R"({"all_reduce":[0,0]})", R"({"nothing":[0,1]})", R"({"all_reduce":7})", "[[0,1]]", "7"}) {
+    const std::string said = answer_to(table(kRow, "[]", own));
+    EXPECT_TRUE(contains(said, "decision table cannot be read")) << own << ": " << said;
   }
 }
 

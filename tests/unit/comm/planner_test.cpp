@@ -88,6 +88,21 @@ TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while pe
   EXPECT_TRUE(lends(machine_constants().zcopy_from));
 }
 
+TEST(Planner, ACollectiveMayHaveAnOrderOfItsOwn) {
+  constexpr Rank kRanks = 4;
+  select::CostInputs inputs{.ranks = kRanks, .groups = groups_of(std::vector<std::string>(kRanks, "here"), "")};
+  inputs.staging = inputs.message = kMessage;
+  inputs.forced = select::parse_forced("all_gather:ring,all_reduce:ring");
+  inputs.own_orders[Collective::AllGather] = plan::RankOrder({0, 2, 1, 3});
+  for (const auto& [collective, next] : {std::pair(Collective::AllGather, 2), std::pair(Collective::AllReduce, 1)}) {
+    PlannerOf rank(kRanks, 0, select::DecisionTable(inputs));
+    rank.planner.collective({.spec = {.collective = collective, .type = DType::F32, .count = 1024},
+                             .in = rank.memory.data(),
+                             .out = rank.memory.data() + kMessage});
+    EXPECT_EQ(rank.nowhere.sends_to, std::set<Rank>{next}) << name_of(collective);
+  }
+}
+
 TEST(Planner, AllRoundsMoveEqualAmounts) {
   for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
     Ranks ranks(ReadAccess::None, "broadcast:one_shot");

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/cancel.hpp"
 #include "base/format.hpp"
 #include "synth/packing_program.hpp"
 
@@ -186,6 +187,7 @@ class Packing {
     double least = std::numeric_limits<double>::infinity();
     bool are_new = false;
     for (size_t i = 0; i < std::min(kStarts, ranks_); ++i) {
+      check_cancelled();
       Spanning made = cheapest(prices, ranks_, (first_ + i) % ranks_);
       least = std::min(least, made.price);
       if (made.price < limit) are_new = take(std::move(made.tree)) || are_new;

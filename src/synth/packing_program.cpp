@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cancel.hpp"
+
 namespace tutti::synth {
 namespace {
 
@@ -75,6 +77,7 @@ bool PackingProgram::enter(uint32_t column, size_t slack) {
 
 bool PackingProgram::solve() {
   for (; work_ < kMostWork; work_ += static_cast<double>(rows_) * static_cast<double>(rows_)) {
+    check_cancelled();
     find_prices();
     const auto cheapest = std::min_element(prices_.begin(), prices_.end());
     const auto [adds, column] = best_column();

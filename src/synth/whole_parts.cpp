@@ -1,6 +1,7 @@
 // Fractions of trees as whole numbers of equal parts of the buffer.
 #include <algorithm>
 
+#include "base/cancel.hpp"
 #include "base/format.hpp"
 #include "synth/bidirectional.hpp"
 #include "synth/bound.hpp"
@@ -62,6 +63,7 @@ class Rounding {
     const auto now = busiest();
     for (size_t from = 0; from < made_.copies.size(); ++from) {
       if (made_.copies[from] == 0) continue;
+      check_cancelled();
       add(from, -1);
       if (busiest() < now) {
         for (size_t to = 0; to < made_.copies.size(); ++to) {

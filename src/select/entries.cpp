@@ -55,6 +55,25 @@ plan::Cost cost_of(const plan::Algorithm& algorithm, const CostInputs& s) {
   return worst;
 }
 
+/// Where the root of calls is known, for that one. Else one choice is made for all of them, while a communicator is
+/// made and before it has a call: it should be the one that takes the least time if each rank is the root equally
+/// often, so its price is the mean. (The worst root's would reject what was made for the usual root, 0, and is good
+/// for most; root 0's would take it where it is bad for all others.)
+Traffic traffic_of(const plan::Algorithm& algorithm, const CostInputs& s) {
+  std::vector<Rank> roots = {s.root.value_or(0)};
+  if (!has_root(algorithm.collective)) roots = {0};
+  if (has_root(algorithm.collective) && !s.root) roots = likely_roots(s.ranks);
+  const plan::RankOrder& order = s.order_of(algorithm.collective);
+  std::vector<Traffic> all;
+  std::vector<plan::RankPlan> plans;
+  for (const Rank root : roots) {
+    const plan::Shape shape{algorithm.collective, s.ranks, order.seen(s.groups, root)};
+    if (plans.empty() || works_along_groups(algorithm, s)) plans = plan::generate_all(algorithm, shape);
+    all.push_back(s.view->traffic(plans, order, root));
+  }
+  return mean_of(all);
+}
+
 /// The same bytes for a message of this method as its staging memory has for each set of peers.
 uint64_t window_of(const plan::Cost& cost, Collective collective, const CostInputs& inputs,
                    const UsableMethod& usable) {
@@ -189,8 +208,8 @@ void reject(Entry& entry, std::string why, bool outdone = false) {
   entry.outdone = outdone;
 }
 
-/// An algorithm that can be used, by this method.
-void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs) {
+/// An algorithm that can be used, by this method. `traffic`: of its plans, once it is known.
+void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs, std::optional<Traffic>& traffic) {
   const exec::Method& method = *entry.usable->method;
   entry.forced_method = wish.method == &method;
   entry.preferred = entry.forced_method && wish.for_all;
@@ -203,9 +222,8 @@ void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs) {
   entry.cost = cost_of(*entry.algorithm, inputs);
   entry.window = window_of(entry.cost, entry.algorithm->collective, inputs, *entry.usable);
   if (entry.window > 0) {
-    const plan::RankOrder& order = inputs.order_of(entry.algorithm->collective);
-    const plan::Shape shape{entry.algorithm->collective, inputs.ranks, order.seen(inputs.groups, 0)};
-    if (inputs.view != nullptr) entry.traffic = inputs.view->traffic(*entry.algorithm, shape, order);
+    if (inputs.view != nullptr && !traffic) traffic = traffic_of(*entry.algorithm, inputs);
+    entry.traffic = traffic;
     return;
   }
   reject(entry, fmt::format("its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
@@ -223,9 +241,10 @@ void enter(std::vector<Entry>& all, const plan::Algorithm& a, const Wish& wish, 
     reject(entry, why_not(a, wish, inputs));
   }
   if (!entry.rejected.empty()) return all.push_back(std::move(entry));
+  std::optional<Traffic> traffic;
   for (const UsableMethod& usable : inputs.methods) {
     Entry by{.algorithm = &a, .usable = &usable};
-    enter_method(by, wish, inputs);
+    enter_method(by, wish, inputs, traffic);
     const bool first = &usable == &inputs.methods.front();
     const bool demanded = by.forced_method && !by.preferred;
     if (by.rejected.empty() || demanded || (first && (wish.method == nullptr || wish.for_all))) {

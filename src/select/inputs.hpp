@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,9 @@ struct CostInputs {
   std::shared_ptr<const Synthesised> synthesised = nullptr;
   std::shared_ptr<const Profile> profile = nullptr;  ///< measured times, preferred where there are any …
   std::string situation;                             ///< … for this situation (select/profile.hpp)
-  HandOver hand_over;                                ///< of host memory
+  /// Of the call, where it is known; none: a choice for all roots, as tables have.
+  std::optional<Rank> root = {};
+  HandOver hand_over;  ///< of host memory
   std::vector<UsableMethod> methods = {UsableMethod{}};
   uint32_t max_width = 1;      ///< replicas of a plan's lanes: threads of a rank, blocks of a call
   bool shares_staging = true;  ///< replicas share the staging memory

@@ -8,7 +8,6 @@
 #include "base/format.hpp"
 #include "plan/traffic.hpp"
 #include "select/network.hpp"
-#include "select/synthesised.hpp"
 
 namespace tutti::select {
 namespace {
@@ -22,6 +21,12 @@ std::string figure_name(const Pairs& pairs, Rank a, Rank b, const topo::Figure& 
     return label(graph, graph.host_of(pairs.places().nodes[static_cast<size_t>(rank)]));
   };
   return fmt::format("{} – {}: {:.3g} GB/s, {}", host(a), host(b), figure.gbps, figure.origin);
+}
+
+/// Those that messages between the two are some of.
+std::array<topo::SharedFigure, 2> figures_of(const Pairs& pairs, Rank from, Rank to, const topo::Path& path) {
+  const auto host = [&](Rank rank) { return pairs.graph().host_of(pairs.places().nodes[static_cast<size_t>(rank)]); };
+  return topo::shared_figures(host(from), host(to), topo::nics_of(pairs.graph(), host(from), host(to), path));
 }
 
 /// "host2: NIC eth0 – network", "link host2: 25 MB/s, measured by …".
@@ -41,7 +46,6 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
       fastest_far_(static_cast<size_t>(ranks_), std::numeric_limits<double>::infinity()) {
   const topo::Graph& graph = pairs.graph();
   LinkNumbers numbers;
-  for (Rank rank = 0; rank < ranks_; ++rank) hosts_.push_back(pairs.host(rank));
   std::vector<Rank> all(static_cast<size_t>(ranks_));
   std::iota(all.begin(), all.end(), 0);
   for (Rank from = 0; from < ranks_; ++from) {
@@ -61,8 +65,11 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
           fastest = std::min(fastest, pair.beta);
         }
         if (pair.own) take_port(graph, from, cost);
+        if (pair.own) pair.figures = figures_of(pairs, from, to, cost.path);
       }
       if (from != to) take_links(graph, pairs.places().nodes[static_cast<size_t>(from)], cost.path, numbers, pair);
+      const bool links_alone = !in_place && from != to && pairs.figure(from, to, cost.path.kind) == nullptr;
+      pair.by_links = links_alone && !pair.shared.empty();
       pairs_.push_back(std::move(pair));
     }
   }
@@ -104,26 +111,42 @@ void MachineView::take_links(const topo::Graph& graph, topo::NodeId at, const to
   }
 }
 
-/// Of a plan that was made for this machine, for the worst root: rotated, its trees lie elsewhere.
-Traffic MachineView::traffic(const plan::Algorithm& algorithm, const plan::Shape& shape,
-                             const plan::RankOrder& order) const {
-  const std::vector<plan::RankPlan> plans = plan::generate_all(algorithm, shape);
-  const Rank roots = has_root(shape.collective) && is_synthesised(algorithm.name) ? ranks_ : 1;
+Traffic MachineView::traffic(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Rank root) const {
+  const ActualRank at = [&](Rank planned) { return order.actual(planned, root, ranks_); };
   Traffic traffic;
-  for (Rank root = 0; root < roots; ++root) {
-    const ActualRank at = [&](Rank planned) { return order.actual(planned, root, ranks_); };
-    traffic.latency = std::max(traffic.latency, plan::longest_chain(plans, [&](Rank from, Rank to, double) {
-                                 const double alpha = pair(at(from), at(to)).alpha;
-                                 return plan::MessageCost{alpha, alpha * message_share_};
-                               }));
-    traffic.fill = std::max(traffic.fill, plan::longest_chain(plans, [&](Rank from, Rank to, double amount) {
-                              return plan::MessageCost{amount * pair(at(from), at(to)).beta, 0};
-                            }));
-    busiest_rank(plans, at, traffic);
-    busiest_link(plans, at, traffic);
-    busiest_pair(plans, at, traffic);
-  }
+  traffic.latency = plan::longest_chain(plans, [&](Rank from, Rank to, double) {
+    const double alpha = pair(at(from), at(to)).alpha;
+    return plan::MessageCost{alpha, alpha * message_share_};
+  });
+  traffic.fill = plan::longest_chain(plans, [&](Rank from, Rank to, double amount) {
+    return plan::MessageCost{amount * pair(at(from), at(to)).beta, 0};
+  });
+  busiest_rank(plans, at, traffic);
+  busiest_link(plans, at, traffic);
+  busiest_pair(plans, at, traffic);
   return traffic;
+}
+
+Traffic mean_of(const std::vector<Traffic>& all) {
+  Traffic mean;
+  double most = -1;
+  const double part = 1 / static_cast<double>(all.size());
+  for (const Traffic& one : all) {
+    mean.latency += part * one.latency, mean.fill += part * one.fill;
+    mean.busiest += part * one.busiest, mean.in_turn += part * one.in_turn;
+    if (one.busiest > most) mean.where = one.where;
+    most = std::max(most, one.busiest);
+  }
+  return mean;
+}
+
+std::vector<Rank> likely_roots(Rank ranks) {
+  constexpr Rank kMost = 8;
+  std::vector<Rank> roots;
+  const Rank count = std::min(ranks, kMost), apart = ranks / count;
+  // Each at another place of its part, so that ranks at different places of their hosts are looked at.
+  for (Rank i = 0; i < count; ++i) roots.push_back(i * apart + i % apart);
+  return roots;
 }
 
 /// What a byte takes of a rank's own time. Where two hosts are slower together than this rank is with others, or with
@@ -134,14 +157,18 @@ double MachineView::beta_at(Rank end, const Pair& pair) const {
 
 /// Each rank copies what it sends and what it receives, both at the same time; a message to several readers on its host
 /// once, where they read its memory. A core copies one message after the other; a GPU's links work at the same time,
-/// those inside its host and those to others.
+/// those inside its host and those to others. Where its links are all that is known, they are counted one by one
+/// (busiest_link): a slow link behind its own does not keep it from sending to others.
 void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const {
   std::vector<double> in(static_cast<size_t>(ranks_)), out(in), near(in), near_beta(in), far_in(in), far_out(in);
+  std::vector<double> all_in(in), all_out(in);  // of GPUs, if all of a rank's messages follow each other
   std::vector<std::pair<double, const Pair*>> longest(in.size());  // of each rank's flows
   for (const plan::Flow& flow : plan::flows_of(plans)) {
     const Pair& link = pair(at(flow.from), at(flow.to));
     const auto from = static_cast<size_t>(at(flow.from)), to = static_cast<size_t>(at(flow.to));
     const double received = flow.amount * beta_at(at(flow.to), link), sent = flow.amount * beta_at(at(flow.from), link);
+    all_in[to] += received, all_out[from] += sent;
+    if (link.by_links) continue;
     in[to] += received;
     if (!link.near) far_in[to] += received, far_out[from] += sent;
     for (const size_t end : {from, to}) longest[end] = std::max(longest[end], {flow.amount * link.beta, &link});
@@ -157,10 +184,10 @@ void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const A
     out[rank] += std::min(near[rank], plan::published_by(plan)) * near_beta[rank];
   }
   for (size_t rank = 0; rank < in.size(); ++rank) {
-    const double all = std::max(in[rank], out[rank]), far = std::max(far_in[rank], far_out[rank]);
+    const double far = std::max(far_in[rank], far_out[rank]), all = std::max(in[rank], out[rank]);
     const double inside = std::max(in[rank] - far_in[rank], out[rank] - far_out[rank]);
     const double busy = in_place_ ? all : std::max(inside, far);
-    traffic.in_turn = std::max(traffic.in_turn, all);
+    traffic.in_turn = std::max(traffic.in_turn, in_place_ ? all : std::max(all_in[rank], all_out[rank]));
     if (busy <= traffic.busiest) continue;
     traffic.busiest = busy;
     const Pair* const with = longest[rank].second;
@@ -183,17 +210,23 @@ void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const A
 }
 
 void MachineView::busiest_pair(const std::vector<plan::RankPlan>& plans, const ActualRank& at, Traffic& traffic) const {
-  std::map<std::pair<Rank, Rank>, double> seconds;  // by the two hosts, whose ranks share what joins them
+  std::map<topo::SharedFigure, std::pair<double, const Pair*>> all;
   for (const plan::Flow& flow : plan::flows_of(plans)) {
     const Rank from = at(flow.from), to = at(flow.to);
     const Pair& link = pair(from, to);
     if (!link.own) continue;
-    const std::pair between(hosts_[static_cast<size_t>(from)], hosts_[static_cast<size_t>(to)]);
-    const double busy = seconds[between] += flow.amount * link.beta;
-    // The links on its way were measured too; they are named unless they are clearly faster.
-    if (busy <= kAlike * traffic.busiest) continue;
-    traffic.busiest = busy;
-    traffic.where = link.name;
+    for (const topo::SharedFigure& shared : link.figures) {
+      auto& [seconds, some] = all.try_emplace(shared, 0, &link).first->second;
+      seconds += flow.amount * link.beta;
+    }
+  }
+  // The links on its way were measured too; they are named unless they are clearly faster.
+  double named = kAlike * traffic.busiest;
+  for (const auto& [shared, load] : all) {
+    traffic.busiest = std::max(traffic.busiest, load.first);
+    if (load.first <= named) continue;
+    named = load.first;
+    traffic.where = load.second->name;
   }
 }
 

@@ -3,6 +3,7 @@
 // many ranks, all plans would take too long to make.)
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,6 +27,13 @@ struct Traffic {
   std::string where;   ///< that rank or link: "rank 2", "host2: NIC eth0 – network"
 };
 
+/// The mean of several: of plans for different roots.
+Traffic mean_of(const std::vector<Traffic>& all);
+
+/// Of calls whose root is not known, those that are looked at: all, or as many evenly spread ones as can be in
+/// reasonable time while a communicator is made.
+std::vector<Rank> likely_roots(Rank ranks);
+
 class MachineView {
  public:
   static constexpr Rank kMaxRanks = 128;
@@ -36,16 +44,23 @@ class MachineView {
   /// Do messages between any two ranks cost the same, and are all ranks on one host, or each on its own with one way to
   /// all others?
   bool is_uniform() const { return uniform_; }
-  /// Of the algorithm's plans for this shape. Its groups are of the plan's ranks (RankOrder::seen).
-  Traffic traffic(const plan::Algorithm& algorithm, const plan::Shape& shape, const plan::RankOrder& order) const;
+  /// Of the algorithm's plans for this shape, for calls with this root. Its groups are of the plan's ranks
+  /// (RankOrder::seen).
+  Traffic traffic(const plan::Algorithm& algorithm, const plan::Shape& shape, const plan::RankOrder& order,
+                  Rank root = 0) const {
+    return traffic(plan::generate_all(algorithm, shape), order, root);
+  }
+  Traffic traffic(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Rank root) const;
 
  private:
   struct Pair {
     double alpha = 0, beta = 0;
-    bool near = false;             // on one host
-    bool own = false;              // β is that of these two hosts, not of any two
-    std::string name;              // of what joins two hosts, with its figure; "": it has none
-    std::vector<uint32_t> shared;  // links, as numbers in links_
+    bool near = false;                               // on one host
+    bool own = false;                                // β is that of these two hosts, not of any two
+    bool by_links = false;                           // between GPUs whose links are all that is known
+    std::string name;                                // of what joins two hosts, with its figure; "": it has none
+    std::vector<uint32_t> shared;                    // links, as numbers in links_
+    std::array<topo::SharedFigure, 2> figures = {};  // of `own`: what else shares β
   };
   struct SharedLink {
     double beta = 0;  // of one byte
@@ -65,7 +80,6 @@ class MachineView {
   double message_share_;
   bool in_place_, uniform_ = true;
   std::vector<Pair> pairs_;          // by sender and receiver
-  std::vector<Rank> hosts_;          // by rank
   std::vector<double> fastest_far_;  // by rank: β of its fastest pair with another host, or of its host's links
   std::vector<SharedLink> links_;
 };

@@ -46,6 +46,7 @@ Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts&
   }
   cores_ = static_cast<uint32_t>(cores.size());
   add_links(graph);
+  take_hosts(graph);
   add_pairs(graph);
   if (!gpus_) add_memories(graph);
   const size_t first = resources_.size();
@@ -54,7 +55,6 @@ Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts&
     // Its copying, by which whatever it reads is limited.
     if (!gpus_) resources_[first + core] = {label(graph, node) + " copying", 1 / costs_.copy};
   }
-  take_hosts(graph);
 }
 
 Machine::Machine(Rank ranks, Rank cores, const WorkCosts& costs) : costs_(costs) {
@@ -78,17 +78,41 @@ void Machine::add_links(const Graph& graph) {
   }
 }
 
-/// What a job knows of two hosts: all messages between them share it, beside the links on their way.
+/// What a job knows of two hosts: messages between them share it by NIC, beside the links on their way.
 void Machine::add_pairs(const Graph& graph) {
   const topo::HostFigures figures(graph);
   if (figures.empty()) return;
-  const std::set<NodeId> hosts(host_nodes_.begin(), host_nodes_.end());
-  for (const NodeId from : hosts) {
-    for (const NodeId to : hosts) {
+  take_nics(graph);
+  std::map<NodeId, std::set<NodeId>> nics;  // by host, those that its ranks use
+  for (size_t rank = 0; rank < nics_.size(); ++rank) nics[host_nodes_[rank]].insert(nics_[rank]);
+  const auto name = [&](NodeId host, NodeId nic) {
+    return nics[host].size() == 1 ? label(graph, host) : fmt::format("{} {}", label(graph, host), label(graph, nic));
+  };
+  const auto add = [&](topo::SharedFigure shared, const std::string& from, const std::string& to, double gbps) {
+    pairs_[shared] = static_cast<uint32_t>(resources_.size());
+    resources_.push_back({fmt::format("{} > {}", from, to), gbps * 1e9});
+  };
+  for (const auto& [from, leaving] : nics) {
+    for (const auto& [to, entering] : nics) {
       const topo::Figure* const figure = from == to ? nullptr : figures.of(from, to);
       if (figure == nullptr || figure->gbps <= 0) continue;
-      pairs_[{from, to}] = static_cast<uint32_t>(resources_.size());
-      resources_.push_back({fmt::format("{} > {}", label(graph, from), label(graph, to)), figure->gbps * 1e9});
+      for (const NodeId nic : leaving) add({nic, to}, name(from, nic), label(graph, to), figure->gbps);
+      for (const NodeId nic : entering) add({from, nic}, label(graph, from), name(to, nic), figure->gbps);
+    }
+  }
+}
+
+/// By rank: the NIC by which its messages leave its host and come to it; where none is known, the host.
+void Machine::take_nics(const Graph& graph) {
+  for (Rank rank = 0; rank < ranks(); ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    nics_.push_back(host_nodes_[r]);
+    if (hosts_[host_[r]]->fabric == kNoNode) continue;
+    for (const uint32_t resource : ways_out(rank).first.resources) {
+      const Link& link = graph.links[resource / 2];
+      for (const NodeId end : {link.a, link.b}) {
+        if (graph.nodes[end].kind == NodeKind::Nic) nics_.back() = end;
+      }
     }
   }
 }
@@ -209,9 +233,13 @@ Route Machine::between(Rank from, Rank to) {
     route.resources.insert(route.resources.end(), next.resources.begin(), next.resources.end());
     route.seconds += next.seconds;
   }
-  const auto node = [&](Rank rank) { return host_nodes_[static_cast<size_t>(rank)]; };
-  if (const auto pair = pairs_.find({node(from), node(to)}); pair != pairs_.end()) {
-    route.resources.push_back(pair->second);
+  if (!pairs_.empty()) {
+    const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
+    for (const topo::SharedFigure& shared :
+         topo::shared_figures(host_nodes_[f], host_nodes_[t], {nics_[f], nics_[t]})) {
+      const auto pair = pairs_.find(shared);
+      if (pair != pairs_.end()) route.resources.push_back(pair->second);
+    }
   }
   route.network = true;
   return route;

@@ -9,6 +9,7 @@
 #include "sim/network.hpp"
 #include "sim/programs.hpp"
 #include "topo/graph.hpp"
+#include "topo/host_figures.hpp"
 #include "topo/paths.hpp"
 
 namespace tutti::sim {
@@ -79,6 +80,7 @@ class Machine {
   void take_link(Host& host, topo::Link link, uint32_t number, const topo::Graph& graph);
   void add_links(const topo::Graph& graph);
   void add_pairs(const topo::Graph& graph);
+  void take_nics(const topo::Graph& graph);
   void add_memories(const topo::Graph& graph);
   /// Of a path that starts at a node of `host`.
   Route route_of(const Host& host, const topo::Path& path, topo::NodeId from, bool backwards) const;
@@ -90,12 +92,12 @@ class Machine {
   std::vector<topo::NodeId> nodes_;
   std::vector<uint32_t> core_, host_, memory_;  // by rank
   std::vector<topo::NodeId> host_nodes_;        // by rank
+  std::vector<topo::NodeId> nics_;              // by rank, where figures of hosts are known
   uint32_t cores_ = 0;
   bool gpus_ = false;
   WorkCosts costs_;
-  std::vector<SharedResource> resources_;  // links, two each; what joins pairs of hosts, two each; memories; cores
-  using TwoHosts = std::pair<topo::NodeId, topo::NodeId>;
-  std::map<TwoHosts, uint32_t> pairs_;  // by the sender's host and the receiver's
+  std::vector<SharedResource> resources_;  // links, two each; what joins pairs of hosts; memories; cores
+  std::map<topo::SharedFigure, uint32_t> pairs_;
   std::vector<std::unique_ptr<Host>> hosts_;
   Host networks_;  // all fabrics, and the links that join them
   std::map<std::pair<Rank, Rank>, Route> routes_;

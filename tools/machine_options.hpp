@@ -15,6 +15,7 @@
 #include "topo/import.hpp"
 #include "topo/nvlink.hpp"
 #include "topo/without.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::tools {
 
@@ -44,6 +45,14 @@ inline void add_without(CLI::App& command, std::vector<std::string>& parts) {
       .add_option("--without", parts, "as if it had failed: gpu:3, nic:mlx5_0, link:0-1, of host 2 gpu:2/3; repeatable")
       ->type_name("PART")
       ->allow_extra_args(false);
+}
+
+/// Throws Error(InvalidArgument) unless the collective has such a root.
+inline void check_root(Rank root, Collective collective, Rank ranks) {
+  if (root > 0 && !has_root(collective)) {
+    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(collective));
+  }
+  if (root >= ranks) throw_error(Code::InvalidArgument, "--root {}: ranks are 0 to {}", root, ranks - 1);
 }
 
 /// Refuses what changes a topology's file where none is given. Throws Error(InvalidArgument).

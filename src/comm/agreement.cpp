@@ -151,6 +151,7 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
     figures.push_back({.between = between,
                        .us = slowest.alpha * 1e6,
                        .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
+                       .most = between == Between::Hosts ? 0 : select::most_inside(),
                        .in_place = slowest.in_place,
                        .transport = transport,
                        .origin = select::origin_of_figures(transport, kind, between == Between::Hosts)});

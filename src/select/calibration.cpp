@@ -78,6 +78,16 @@ bool stores_past(const Calibration& m, size_t i) {
   return exec::StoreChoice::pays(m.write[i] / static_cast<double>(Calibration::kSizes[i]));
 }
 
+double fastest_copy(const Calibration& m) {
+  double fastest = 0;
+  for (const auto* times : {&m.write, &m.write_past, &m.read_past, &m.read[0], &m.read[1], &m.read[2], &m.kernel}) {
+    for (size_t i = 0; i < times->size(); ++i) {
+      if ((*times)[i] > 0) fastest = std::max(fastest, static_cast<double>(Calibration::kSizes[i]) / (*times)[i]);
+    }
+  }
+  return fastest;
+}
+
 double staged(const Calibration& m, size_t i) {
   return stores_past(m, i) ? m.write_past[i] + m.read_past[i] : m.write[i] + m.read[0][i];
 }

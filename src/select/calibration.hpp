@@ -56,6 +56,9 @@ std::optional<Calibration> calibrate(const Cores& cores,
 /// Do ranks come to store messages of kSizes[i] past the cache (exec/store_choice.hpp)?
 bool stores_past(const Calibration& measured, size_t i);
 
+/// Bytes a second of the fastest copy of what another core wrote, or will read, whatever its length.
+double fastest_copy(const Calibration& measured);
+
 /// Seconds to hand over a message of kSizes[i] through staging memory, by the stores that ranks come to choose.
 double staged(const Calibration& measured, size_t i);
 

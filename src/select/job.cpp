@@ -22,6 +22,7 @@ Figure figure_of(Figure::Between between, const LinkCost& cost, const char* tran
   return {.between = between,
           .us = cost.alpha * 1e6,
           .gbps = 1e-9 / cost.beta,
+          .most = hosts ? 0 : most_inside(),
           .in_place = cost.in_place,
           .transport = transport,
           .origin = origin_of_figures(transport, hosts ? transport : "processes", hosts)};
@@ -58,6 +59,12 @@ std::string origin_of_figures(const std::string& transport, const std::string& k
   if (profile != nullptr && (profile->links.contains(transport) || profile->links.contains(kind))) return kMeasured;
   if (!between_hosts && !has_host_profile() && local_calibration() != nullptr) return "the quick calibration";
   return "the library's constants, not measured here";
+}
+
+double most_inside() {
+  constexpr double kEnds = 2;
+  const Calibration* const measured = has_host_profile() ? nullptr : local_calibration();
+  return measured == nullptr ? 0 : kEnds * fastest_copy(*measured) * 1e-9;
 }
 
 std::map<std::string, double> facts_of(const CostInputs& inputs) {

@@ -14,6 +14,10 @@ namespace tutti::select {
 /// ("threads", "processes"). Between hosts nothing is measured unasked.
 std::string origin_of_figures(const std::string& transport, const std::string& kind, bool between_hosts);
 
+/// GB/s that messages of a host reach at most, by this host's calibration: both ends of one copy at the same time, at
+/// the length that caches like best. 0: it is unknown.
+double most_inside();
+
 /// What choices depend on beside links, as Graph::facts: of inputs whose hand-over is known.
 std::map<std::string, double> facts_of(const CostInputs& inputs);
 

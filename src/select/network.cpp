@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/format.hpp"
@@ -23,15 +24,23 @@ constexpr double kExplained = 1.5;     // of a pair's time a byte, by that of th
 constexpr double kSeveral = 1.25;      // of what a host reaches with all others at once, beside its fastest pair
 constexpr double kUnknownGbps = 1000;  // of what joins a NIC that detection has not found to its host
 
-/// Values within `ratio` of each other become that of the middle one.
-void level(std::vector<double*> values, double ratio) {
-  std::sort(values.begin(), values.end(), [](const double* a, const double* b) { return *a < *b; });
-  for (size_t first = 0; first < values.size();) {
+/// Values within `ratio` of each other become that of the middle one. Returns the least of each one's, by value.
+std::vector<double> level(const std::vector<double*>& values, double ratio) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return *values[a] < *values[b]; });
+  std::vector<double> least(values.size());
+  for (size_t first = 0; first < order.size();) {
+    const double fastest = *values[order[first]];
     size_t end = first + 1;
-    while (end < values.size() && *values[end] <= ratio * *values[first]) ++end;
-    const double middle = *values[(first + end - 1) / 2];
-    for (; first < end; ++first) *values[first] = middle;
+    while (end < order.size() && *values[order[end]] <= ratio * fastest) ++end;
+    const double middle = *values[order[(first + end - 1) / 2]];
+    for (; first < end; ++first) {
+      least[order[first]] = fastest;
+      *values[order[first]] = middle;
+    }
   }
+  return least;
 }
 
 double gbps(double beta) { return 1e-9 / beta; }
@@ -73,7 +82,9 @@ class Network {
     }
     std::vector<double*> betas;
     for (auto& [node, beta] : betas_) betas.push_back(&beta);
-    level(std::move(betas), kAlikeBeta);
+    const std::vector<double> least = level(betas, kAlikeBeta);
+    size_t i = 0;
+    for (const auto& [node, beta] : betas_) least_[node] = least[i++];
   }
 
   /// Of the slowest link on a pair's way; 0: unknown.
@@ -118,13 +129,15 @@ class Network {
     }
     std::vector<double*> alphas, betas;
     for (MeasuredPair& pair : pairs) alphas.push_back(&pair.alpha), betas.push_back(&pair.beta);
-    level(std::move(alphas), kAlikeAlpha);
-    level(std::move(betas), kAlikeBeta);
+    level(alphas, kAlikeAlpha);
+    const std::vector<double> least = level(betas, kAlikeBeta);
     take_sums(pairs);
     figure.origin = kMeasured;
-    for (const MeasuredPair& pair : pairs) {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const MeasuredPair& pair = pairs[i];
       figure.a = host(pair.a), figure.b = host(pair.b);
       figure.us = pair.alpha * 1e6, figure.gbps = gbps(pair.beta);
+      figure.most = gbps(std::min(least[i], pair.beta));
       graph_.figures.push_back(figure);
     }
   }
@@ -157,6 +170,7 @@ class Network {
         const bool slower = ports[node].size() > 1 && !link.assumed && link.gbps < gbps(beta);
         if (slower && !cabled_.contains(node)) continue;
         link.gbps = gbps(beta);
+        link.most = gbps(std::min(beta, least_[node]));
         link.assumed = false;
         link.measured = true;
       }
@@ -219,7 +233,8 @@ class Network {
   Graph& graph_;
   const MeasuredHosts& measured_;
   std::map<std::string, NodeId> hosts_;  // by name
-  std::map<NodeId, double> betas_;       // by host: seconds per byte of its link
+  std::map<NodeId, double> betas_;       // by host: seconds per byte of its link …
+  std::map<NodeId, double> least_;       // … and the least that was measured of links alike
   std::set<NodeId> cabled_;
 };
 

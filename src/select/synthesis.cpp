@@ -6,6 +6,7 @@
 
 #include "base/format.hpp"
 #include "plan/json.hpp"
+#include "select/machine_view.hpp"
 #include "select/small_plans.hpp"
 #include "synth/synthesize.hpp"
 
@@ -23,6 +24,14 @@ KnownBound bound_on(const synth::Network& network, Collective collective, Rank r
           .seconds = bound.us * 1e-6,
           .exact = bound.exact,
           .words = synth::words_of(network, bound)};
+}
+
+/// What an empty call takes at least, by what messages between ranks take.
+void add_latency(const MessageCosts& costs, Collective collective, Rank root, bool is_job, KnownBound& bound) {
+  const synth::Postal postal = costs.of_links();
+  const double least = has_root(collective) ? synth::least_latency(postal, root) : synth::least_latency(postal);
+  // What a job has seen messages take is not the least that they can.
+  bound.seconds = is_job ? std::min(bound.seconds, least) : std::max(bound.seconds, least);
 }
 
 constexpr size_t kMaxTexts = kMaxSynthesised - (1 << 20);  // bytes of all plans: quotes take room too
@@ -51,26 +60,31 @@ void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& 
 }  // namespace
 
 std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                      Collective collective, Rank root, const CostInputs& inputs) {
+                                      Collective collective, std::optional<Rank> root, const CostInputs& inputs) {
   if (ranks.size() < 2 || ranks.size() > kMaxBoundRanks) return {};
   if (std::find(std::begin(kWithBound), std::end(kWithBound), collective) == std::end(kWithBound)) return {};
   try {
-    const synth::Network network = synth::network_of(graph, nodes_of_plans(graph, ranks, {}));
-    KnownBound bound = bound_on(network, collective, root);
-    if (const auto costs = MessageCosts::of(graph, ranks, inputs)) {
-      const synth::Postal postal = costs->of_links();
-      const double least = has_root(collective) ? synth::least_latency(postal, root) : synth::least_latency(postal);
-      bound.seconds = std::max(bound.seconds, least);
+    const synth::Network network = synth::network_at_most(graph, nodes_of_plans(graph, ranks, {}));
+    const auto costs = MessageCosts::of(graph, ranks, inputs);
+    std::vector<Rank> roots = {root.value_or(0)};
+    if (has_root(collective) && !root) roots = likely_roots(network.ranks);
+    std::optional<KnownBound> least;
+    for (const Rank one : roots) {
+      KnownBound bound = bound_on(network, collective, one);
+      if (costs) add_latency(*costs, collective, one, !graph.figures.empty(), bound);
+      const double seconds = least ? std::min(least->seconds, bound.seconds) : bound.seconds;
+      if (!least || bound.seconds_per_byte < least->seconds_per_byte) least = std::move(bound);
+      least->seconds = seconds;
     }
-    return bound;
+    return least;
   } catch (const Error& error) {
     if (error.code() != Code::InvalidArgument) throw;
     return {};
   }
 }
 
-void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
-               CostInputs& inputs) {
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+               std::optional<Rank> root, CostInputs& inputs) {
   const auto bound = known_bound(graph, ranks, collective, root, inputs);
   if (!bound) return;
   auto known = inputs.synthesised == nullptr ? std::make_shared<Synthesised>()
@@ -88,7 +102,7 @@ SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo:
       .key = synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
-    if (const auto bound = known_bound(graph, ranks, collective, 0, inputs)) page.bounds[collective] = *bound;
+    if (const auto bound = known_bound(graph, ranks, collective, {}, inputs)) page.bounds[collective] = *bound;
     if (collective == Collective::AllToAll) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});

@@ -14,13 +14,14 @@ namespace tutti::select {
 
 /// The least time of a collective between ranks on these nodes (by rank); what an empty message takes follows from
 /// `inputs` of the same machine. None where no bound is known: of other collectives, of ranks that share a node, of
-/// very many ranks, and where some rank cannot reach another. `root`: of broadcast and reduce.
+/// very many ranks, and where some rank cannot reach another. `root`: of broadcast and reduce; none: the least bound of
+/// those that the selector looks at (likely_roots).
 std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
-                                      Collective collective, Rank root, const CostInputs& inputs);
+                                      Collective collective, std::optional<Rank> root, const CostInputs& inputs);
 
 /// Puts it beside what is known of the machine's plans.
-void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective, Rank root,
-               CostInputs& inputs);
+void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
+               std::optional<Rank> root, CostInputs& inputs);
 
 /// Plans for all collectives that can be synthesised, for large calls and for small ones, drawn on the order of
 /// `inputs`; and the bounds of all that have one. `only`: of this one alone. `progress` is told what is done. Throws

@@ -315,6 +315,29 @@ std::string ranks_text(const std::vector<Rank>& ranks) {
   return text;
 }
 
+namespace {
+
+/// Where the rates come from of what leaves the sides, in GB/s each.
+std::string origins_text(const Network& network, const Bound& bound) {
+  if (network.origins.empty()) return "";
+  std::vector<double> crossing(network.origins.size());
+  for (const Side& side : bound.cut.sides) {
+    for (const Arc& arc : network.arcs) {
+      if (side[arc.from] && !side[arc.to]) crossing[arc.origin] += static_cast<double>(arc.capacity) * bound.unit / 1e9;
+    }
+  }
+  std::vector<std::string> parts;
+  const bool several = std::count_if(crossing.begin(), crossing.end(), [](double gbps) { return gbps > 0; }) > 1;
+  for (size_t i = 0; i < crossing.size(); ++i) {
+    if (crossing[i] <= 0) continue;
+    const std::string& words = network.origins[i];
+    parts.push_back(several ? fmt::format("{:.6g} GB/s {}", crossing[i], words) : words);
+  }
+  return fmt::format(" (rates: {})", fmt::join(parts, "; "));
+}
+
+}  // namespace
+
 std::string words_of(const Network& network, const Bound& bound) {
   if (bound.cut.sides.empty()) return "one rank: nothing is sent";
   std::vector<std::vector<Rank>> sets;
@@ -335,8 +358,8 @@ std::string words_of(const Network& network, const Bound& bound) {
   const int64_t blocks = bound.cut.must.blocks;
   const std::string what = bound.buffer == 1 ? (blocks == 1 ? "the buffer" : fmt::format("{} times the buffer", blocks))
                                              : fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
-  return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB", fmt::join(parts, " | "), gbps, what,
-                     bound.seconds_per_byte() * 1073741824.0 * 1e3);
+  return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB{}", fmt::join(parts, " | "), gbps, what,
+                     bound.seconds_per_byte() * 1073741824.0 * 1e3, origins_text(network, bound));
 }
 
 }  // namespace tutti::synth

@@ -85,7 +85,7 @@ struct Fractions;
 /// all-to-all, and as tightest_cut() does.
 Bound bound_of(const Network& network, Collective collective, Rank root = 0, Fractions* trees = nullptr);
 
-/// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB".
+/// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB (rates: published)".
 std::string words_of(const Network& network, const Bound& bound);
 
 /// "0-3,6": ranks in a list of vertices.

@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "topo/host_figures.hpp"
+#include "topo/link_rates.hpp"
 #include "topo/paths.hpp"
 
 namespace tutti::synth {
@@ -47,12 +48,13 @@ Capacity capacity_of(const Graph& graph, NodeId a, NodeId b, double gbps) {
   throw_error(Code::InvalidArgument, "the link {} – {} has {} GB/s; from {} to {} are possible", label(graph, a),
               label(graph, b), gbps, kMinGbps, kMaxGbps);
 }
-Capacity capacity_of(const Graph& graph, const Link& link) { return capacity_of(graph, link.a, link.b, link.gbps); }
 
 /// Finds the links that messages use, and numbers what they join.
 class Builder {
  public:
-  Builder(const Graph& graph, std::span<const NodeId> nodes) : graph_(graph), nodes_(nodes), finder_(graph) {
+  Builder(const Graph& graph, std::span<const NodeId> nodes, Rates rates)
+      : graph_(graph), nodes_(nodes), finder_(graph) {
+    if (rates == Rates::AtMost) most_ = topo::rates_at_most(graph, nodes);
     network_.ranks = static_cast<Rank>(nodes.size());
     network_.inside.resize(nodes.size());
     network_.outside.resize(nodes.size());
@@ -101,6 +103,23 @@ class Builder {
   }
 
  private:
+  /// In kB/s.
+  Capacity capacity(uint32_t link) const {
+    const Link& of = graph_.links[link];
+    return capacity_of(graph_, of.a, of.b, most_.empty() ? of.gbps : most_[link].gbps);
+  }
+  /// Of a link's rate. A rate above what the model has may be out of reach.
+  uint32_t origin(const std::string& words, bool raised) {
+    network_.exact = network_.exact && !raised;
+    const auto at = std::find(network_.origins.begin(), network_.origins.end(), words);
+    if (at != network_.origins.end()) return static_cast<uint32_t>(at - network_.origins.begin());
+    network_.origins.push_back(words);
+    return static_cast<uint32_t>(network_.origins.size() - 1);
+  }
+  uint32_t origin(uint32_t link) {
+    return most_.empty() ? 0 : origin(most_[link].origin, most_[link].gbps > graph_.links[link].gbps);
+  }
+
   bool is_fabric(NodeId node) const { return graph_.nodes[node].kind == NodeKind::Fabric; }
 
   Vertex vertex(NodeId node) {
@@ -178,16 +197,22 @@ class Builder {
     const topo::HostFigures figures(graph_);
     if (figures.empty()) return;
     for (const uint32_t i : used_) {
-      if (const auto host = host_of_port(graph_.links[i])) hosts_[*host].port += capacity_of(graph_, graph_.links[i]);
+      const auto host = host_of_port(graph_.links[i]);
+      if (!host) continue;
+      hosts_[*host].port += capacity(i);
+      ++hosts_[*host].nics;
+      hosts_[*host].origin = origin(i);
     }
     for (uint32_t a = 0; a < hosts_.size(); ++a) {
       for (uint32_t b = a + 1; b < hosts_.size(); ++b) {
         Host &one = hosts_[a], &other = hosts_[b];
         const topo::Figure* const figure = figures.of(one.node, other.node);
         if (figure == nullptr || figure->gbps <= 0 || one.fabric != other.fabric) continue;
-        const Capacity rate = capacity_of(graph_, one.node, other.node, figure->gbps);
+        const auto nics = static_cast<Capacity>(topo::nics_at_once(one.nics, other.nics));
+        const double gbps = most_.empty() ? figure->gbps : topo::rate_at_most(*figure);
+        const Capacity rate = nics * capacity_of(graph_, one.node, other.node, gbps);
         if (figure->gbps > kNarrower * std::min(one.narrowest, other.narrowest)) continue;
-        cables_[{a, b}] = cables_[{b, a}] = rate;
+        cables_[{a, b}] = cables_[{b, a}] = {rate, most_.empty() ? 0 : origin(figure->origin, gbps > figure->gbps)};
         network_.cables.insert({{a, b}, {b, a}});
       }
     }
@@ -197,8 +222,8 @@ class Builder {
   void add_gate(uint32_t host) {
     size_t peers = 0;
     Capacity of_cables = 0;
-    for (const auto& [ends, rate] : cables_) {
-      if (ends.first == host) of_cables += rate, ++peers;
+    for (const auto& [ends, cable] : cables_) {
+      if (ends.first == host) of_cables += cable.rate, ++peers;
     }
     if (peers == 0) return;
     const Vertex gate = network_.gates[host] = network_.vertices++;
@@ -228,19 +253,19 @@ class Builder {
       for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
         Arc& arc = arcs[{from, to}];
         const bool is_new = arc.capacity == 0;
-        arc = {from, to, arc.capacity + capacity_of(graph_, link), is_new ? link.us : std::min(arc.us, link.us)};
+        arc = {from, to, arc.capacity + capacity(i), is_new ? link.us : std::min(arc.us, link.us), origin(i)};
       }
     }
-    for (const auto& [ends, rate] : cables_) {
+    for (const auto& [ends, cable] : cables_) {
       const Vertex from = network_.gates[ends.first], to = network_.gates[ends.second];
-      arcs[{from, to}] = {from, to, rate, 0};
+      arcs[{from, to}] = {from, to, cable.rate, 0, cable.origin};
     }
     for (size_t rank = 0; rank < nodes_.size(); ++rank) {
       const std::vector<Vertex>& out = network_.outside[rank];
       const uint32_t host = network_.hosts[rank];
       if (!network_.gates.contains(host) || out.back() == network_.gates[host]) continue;
       for (const auto& [from, to] : {std::pair(out.end()[-2], out.back()), std::pair(out.back(), out.end()[-2])}) {
-        arcs[{from, to}] = {from, to, hosts_[host].port, 0};
+        arcs[{from, to}] = {from, to, hosts_[host].port, 0, hosts_[host].origin};
       }
     }
     for (size_t rank = 0; rank < nodes_.size(); ++rank) {
@@ -260,7 +285,9 @@ class Builder {
 
   struct Host {
     NodeId node = kNoNode, fabric = kNoNode;
-    Capacity port = 0;     // of all NICs that its ranks use
+    Capacity port = 0;     // of all NICs that its ranks use …
+    size_t nics = 0;       // … and how many they are
+    uint32_t origin = 0;   // of their rates
     double narrowest = 0;  // GB/s of a rank's way out: of the rank with the widest
   };
 
@@ -269,112 +296,27 @@ class Builder {
   topo::PathFinder finder_;
   Network network_;
   std::vector<Host> hosts_;
-  std::map<std::pair<uint32_t, uint32_t>, Capacity> cables_;  // by numbers of two hosts, both ways round: kB/s
-  std::map<NodeId, Vertex> numbers_;                          // of ranks alone on a node, and of switches
-  std::vector<bool> shares_;                                  // by rank: its node has other ranks too
+  struct Cable {
+    Capacity rate = 0;  // kB/s
+    uint32_t origin = 0;
+  };
+  std::vector<topo::LinkRate> most_;                       // by link; empty: the graph's rates are meant
+  std::map<std::pair<uint32_t, uint32_t>, Cable> cables_;  // by numbers of two hosts, both ways round
+  std::map<NodeId, Vertex> numbers_;                       // of ranks alone on a node, and of switches
+  std::vector<bool> shares_;                               // by rank: its node has other ranks too
   std::set<uint32_t> used_;
 };
 
 }  // namespace
 
-bool Network::passes_on_its_way(Vertex rank, std::span<const Vertex> part) const {
-  // Are these on the way, in this order?
-  const auto passes = [&](const std::vector<Vertex>& way) {
-    auto at = way.begin();
-    for (const Vertex vertex : part) {
-      at = std::find(at, way.end(), vertex);
-      if (at == way.end()) return false;
-    }
-    return true;
-  };
-  const std::vector<Vertex>& out = outside[rank];
-  if (passes(out)) return true;
-  // The last one of a way out is the network, behind which another host's switches follow.
-  if (!out.empty() && part.size() == 2 && out.back() == part.front()) return true;
-  return std::any_of(inside[rank].begin(), inside[rank].end(), [&](const auto& to) { return passes(to.second); });
-}
-
-uint32_t Network::host_of_gate(Vertex vertex) const {
-  const auto found = std::find_if(gates.begin(), gates.end(), [&](const auto& gate) { return gate.second == vertex; });
-  return found == gates.end() ? kNoHost : found->first;
-}
-
-Vertex Network::rank_behind(Vertex vertex) const {
-  const uint32_t host = host_of_gate(vertex);
-  return host == kNoHost ? vertex : static_cast<Vertex>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin());
-}
-
-bool Network::passes(Vertex from, Vertex through, Vertex to) const {
-  if (!has_ways()) return true;
-  const uint32_t gate_of = host_of_gate(through);
-  if (gate_of != kNoHost) return (places[from] == gate_of) != (places[to] == gate_of);
-  if (places[through] != kNoHost && gates.contains(places[through]) && places[from] != places[to]) {
-    // Out of the host, by its gate, or into it.
-    const Vertex inner = places[from] == places[through] ? from : to;
-    if (is_rank(inner)) return passes_on_its_way(inner, std::array{through});
-    for (Vertex rank = 0; is_rank(rank); ++rank) {
-      if (host(rank) == places[through] && passes_on_its_way(rank, std::array{inner, through})) return true;
-    }
-    return false;
-  }
-  const Vertex one = rank_behind(from), other = rank_behind(to);
-  if (is_rank(one) && is_rank(other) && has_cable(one, other)) {
-    const std::vector<Vertex> all = way(static_cast<Rank>(one), static_cast<Rank>(other));
-    return std::find(all.begin(), all.end(), through) != all.end();
-  }
-  if (is_rank(from) && is_rank(to)) {
-    const auto goes_out = [&](Vertex rank) {
-      return std::find(outside[rank].begin(), outside[rank].end(), through) != outside[rank].end();
-    };
-    if (host(from) != host(to)) return goes_out(from) || goes_out(to);
-    const auto at = inside[from].find(static_cast<Rank>(to));
-    return at != inside[from].end() && std::find(at->second.begin(), at->second.end(), through) != at->second.end();
-  }
-  if (is_rank(from)) return passes_on_its_way(from, std::array{through, to});
-  if (is_rank(to)) return passes_on_its_way(to, std::array{through, from});
-  for (Vertex rank = 0; is_rank(rank); ++rank) {
-    if (passes_on_its_way(rank, std::array{from, through, to}) ||
-        passes_on_its_way(rank, std::array{to, through, from}))
-      return true;
-  }
-  return false;
-}
-
-std::vector<Vertex> Network::way_out(Vertex rank, bool to_cable) const {
-  std::vector<Vertex> way = outside[rank];
-  if (to_cable) way.erase(std::find(way.begin(), way.end(), gates.at(host(rank))) + 1, way.end());
-  return way;
-}
-
-bool Network::has_way(Rank from, Rank to) const {
-  const auto f = static_cast<Vertex>(from), t = static_cast<Vertex>(to);
-  return host(f) == host(t) ? inside[f].contains(to) : !outside[f].empty() && !outside[t].empty();
-}
-
-std::vector<Vertex> Network::way(Rank from, Rank to) const {
-  const auto f = static_cast<Vertex>(from), t = static_cast<Vertex>(to);
-  std::vector<Vertex> way = {f};
-  if (host(f) == host(t)) {
-    const std::vector<Vertex>& switches = inside[f].at(to);
-    way.insert(way.end(), switches.begin(), switches.end());
-  } else {
-    const std::vector<Vertex> out = way_out(f, has_cable(f, t)), in = way_out(t, has_cable(f, t));
-    way.insert(way.end(), out.begin(), out.end());
-    const bool same = out.back() == in.back();
-    way.insert(way.end(), in.rbegin() + (same ? 1 : 0), in.rend());
-  }
-  way.push_back(t);
-  return way;
-}
-
-Network network_of(const Graph& graph, std::span<const NodeId> nodes, Sharing sharing) {
+Network network_of(const Graph& graph, std::span<const NodeId> nodes, Sharing sharing, Rates rates) {
   check_nodes(graph, nodes, sharing);
-  return Builder(graph, nodes).build();
+  return Builder(graph, nodes, rates).build();
 }
 
 std::vector<std::pair<NodeId, NodeId>> links_of(const Graph& graph, std::span<const NodeId> nodes) {
   check_nodes(graph, nodes, Sharing::Refuse);
-  Builder builder(graph, nodes);
+  Builder builder(graph, nodes, Rates::Known);
   builder.build();
   return builder.links();
 }

@@ -42,7 +42,8 @@ inline constexpr uint32_t kNoHost = 0xffffffff;
 struct Arc {
   Vertex from = 0, to = 0;
   Capacity capacity = 0;
-  double us = 0;  ///< µs
+  double us = 0;        ///< µs
+  uint32_t origin = 0;  ///< of its rate, as a number in Network::origins
 };
 
 struct Network {
@@ -50,6 +51,8 @@ struct Network {
   uint32_t vertices = 0;  ///< all of them
   std::vector<Arc> arcs;  ///< at most one from a vertex to another
   double unit = 1;        ///< bytes a second of one unit of capacity
+  /// Where rates come from, in words (topo::LinkRate); empty: of no machine.
+  std::vector<std::string> origins;
 
   std::vector<topo::NodeId> nodes;  ///< by vertex, of a machine's network
   std::vector<uint32_t> hosts;      ///< by rank: the number of its host
@@ -61,8 +64,8 @@ struct Network {
   std::vector<uint32_t> places;                    ///< by vertex: the number of the host it lies in, or kNoHost
   std::map<uint32_t, Vertex> gates;                ///< by number of the host, of those with cables
   std::set<std::pair<uint32_t, uint32_t>> cables;  ///< the numbers of the two hosts, both ways round
-  /// Can messages go wherever a flow can? Else a flow may pass a gate from cable to cable where messages, which have to
-  /// pass a rank, are slower, and bounds are lower ones.
+  /// Can messages go wherever a flow can, and are all rates known? Else bounds are lower ones: a flow may pass a gate
+  /// from cable to cable where messages, which have to pass a rank, are slower; or links may carry less.
   bool exact = true;
 
   bool is_rank(Vertex vertex) const { return vertex < static_cast<Vertex>(ranks); }
@@ -90,10 +93,19 @@ struct Network {
 /// to the node: plans are right, and no bound is known.
 enum class Sharing : uint8_t { Refuse, Allow };
 
+/// Rates as the cost model has them, for plans; or the most that links carry by all that a job knows
+/// (topo/link_rates.hpp), for bounds.
+enum class Rates : uint8_t { Known, AtMost };
+
 /// The network between ranks on these nodes (by rank): GPUs or cores. Throws Error(InvalidArgument) for other nodes,
 /// two ranks on one node where they may not share it, bandwidths beyond the limits above, and too many ranks or
 /// vertices.
-Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes, Sharing sharing = Sharing::Refuse);
+Network network_of(const topo::Graph& graph, std::span<const topo::NodeId> nodes, Sharing sharing = Sharing::Refuse,
+                   Rates rates = Rates::Known);
+/// The same at most, for bounds.
+inline Network network_at_most(const topo::Graph& graph, std::span<const topo::NodeId> nodes) {
+  return network_of(graph, nodes, Sharing::Refuse, Rates::AtMost);
+}
 
 /// The ends of the links that are in it.
 std::vector<std::pair<topo::NodeId, topo::NodeId>> links_of(const topo::Graph& graph,

@@ -33,7 +33,7 @@ topo::Graph without_link(topo::Graph graph, const Loss& loss) {
 }
 
 std::vector<Loss> losses(const topo::Graph& graph, const std::vector<NodeId>& nodes, Collective collective) {
-  const double whole = bound_of(network_of(graph, nodes), collective).seconds_per_byte();
+  const double whole = bound_of(network_at_most(graph, nodes), collective).seconds_per_byte();
   const std::map<Ends, double> used = links_in_use(graph, nodes);
   if (used.size() > kMaxLosses) {
     throw_error(Code::Unsupported, "{} links are used; the loss of {} can be tried: give fewer hosts", used.size(),
@@ -43,7 +43,7 @@ std::vector<Loss> losses(const topo::Graph& graph, const std::vector<NodeId>& no
   for (const auto& [ends, gbps] : used) {
     Loss loss{.a = ends.first, .b = ends.second, .gbps = gbps};
     try {
-      loss.times = bound_of(network_of(without_link(graph, loss), nodes), collective).seconds_per_byte() / whole;
+      loss.times = bound_of(network_at_most(without_link(graph, loss), nodes), collective).seconds_per_byte() / whole;
     } catch (const Error& error) {
       if (error.code() != Code::InvalidArgument) throw;
       loss.apart = true;

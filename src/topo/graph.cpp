@@ -135,6 +135,7 @@ void check_link(const Graph& graph, size_t i) {
   if (link.a >= graph.nodes.size() || link.b >= graph.nodes.size()) bad("has an end that is no node");
   if (link.a == link.b) bad("has one node at both ends");
   if (!std::isfinite(link.gbps) || link.gbps <= 0) bad("has no bandwidth, or one that is not finite");
+  if (!std::isfinite(link.most) || link.most < 0) bad("was measured at a rate that is negative or not finite");
   if (!std::isfinite(link.us) || link.us < 0) bad("has a latency that is negative or not finite");
   if (link.width == 0) bad("is of no lanes");
 }
@@ -143,6 +144,7 @@ void check_figure(const Graph& graph, size_t i) {
   const Figure& figure = graph.figures[i];
   const auto bad = [&](const char* why) { throw_error(Code::InvalidArgument, "figure {} {}", i, why); };
   if (!std::isfinite(figure.us) || figure.us < 0) bad("has a latency that is negative or not finite");
+  if (!std::isfinite(figure.most) || figure.most < 0) bad("has a rate at most that is negative or not finite");
   if (!std::isfinite(figure.gbps) || figure.gbps < 0) bad("has a bandwidth that is negative or not finite");
   const auto is_host = [&](NodeId node) {
     return node < graph.nodes.size() && graph.nodes[node].kind == NodeKind::Host;

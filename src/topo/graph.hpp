@@ -64,6 +64,7 @@ struct Link {
   double us = 0;          ///< µs
   bool assumed = false;   ///< its speed is a default, because it is unknown
   bool measured = false;  ///< its speed is what `tutti tune` has measured
+  double most = 0;        ///< GB/s: the most that was measured of it, or of links alike; 0: no more than gbps
 };
 
 /// What a message between two ranks takes, software included, as a job knows it: it stands above the links' figures.
@@ -73,6 +74,7 @@ struct Figure {
   NodeId a = kNoNode, b = kNoNode;  ///< Hosts: of messages between these two; none: between any two
   double us = 0;                    ///< µs of an empty message between the farthest ranks
   double gbps = 0;        ///< GB/s of a long one, in each direction; 0: the links' own, and `us` beside theirs
+  double most = 0;        ///< GB/s: the most that messages of any length reach, for bounds; 0: nothing else is known
   bool in_place = false;  ///< readers read the writer's memory
   std::string over;       ///< of pairs whose path is of this kind (topo/paths.hpp); "": of any kind
   std::string transport;  ///< "shm", "tcp"

@@ -55,6 +55,7 @@ ordered_json json_of(const Link& link) {
   if (link.width != 1) object["width"] = link.width;
   if (link.assumed) object["assumed"] = true;
   if (link.measured) object["measured"] = true;
+  if (link.most > 0) object["most"] = link.most;
   return object;
 }
 
@@ -62,6 +63,7 @@ ordered_json json_of(const Figure& figure) {
   ordered_json object{{"between", name_of(figure.between)}, {"us", figure.us}, {"gbps", figure.gbps}};
   if (figure.a != kNoNode) object["a"] = figure.a;
   if (figure.b != kNoNode) object["b"] = figure.b;
+  if (figure.most > 0) object["most"] = figure.most;
   if (figure.in_place) object["in_place"] = true;
   if (!figure.over.empty()) object["over"] = figure.over;
   object["transport"] = figure.transport;
@@ -207,7 +209,8 @@ Link link_of(const Fields& fields) {
           .gbps = fields.real("gbps"),
           .us = fields.real("us"),
           .assumed = fields.flag("assumed"),
-          .measured = fields.flag("measured")};
+          .measured = fields.flag("measured"),
+          .most = fields.real("most")};
 }
 
 Figure figure_of(const Fields& fields) {
@@ -215,6 +218,7 @@ Figure figure_of(const Fields& fields) {
                 .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMaxUint)),
                 .us = fields.real("us"),
                 .gbps = fields.real("gbps"),
+                .most = fields.real("most"),
                 .in_place = fields.flag("in_place"),
                 .over = fields.text("over"),
                 .transport = fields.text("transport"),

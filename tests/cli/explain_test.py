@@ -44,6 +44,22 @@ class Explain(unittest.TestCase):
         several = {"HWLOC_SYNTHETIC": "package:1 l3:1 core:2 pu:1"}
         self.assertNotIn("bound", explained("all_gather", "-n", "3", env=several), "ranks share a core")
 
+    def test_prices_a_call_with_its_root(self):
+        """Plans are made for root 0. A communicator chooses for all roots at once, by the mean of their prices."""
+        topology = ("--bytes", "1G", "--synth", "--topo", os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml"), "--hosts", "2")
+        def price(*root):
+            page = explained("broadcast", *topology, *root)
+            row = next(row for row in page["candidates"] if row["algorithm"].startswith("synth@"))
+            self.assertLessEqual(row["of_bound"], 1.0001)
+            return row["seconds"]
+        first, other, any_root = price("--root", "0"), price("--root", "3"), price()
+        self.assertLess(first, any_root)
+        self.assertLess(any_root, other)
+        done = tutti("explain", "all_reduce", "--root", "3", "-n", "4", env=HERE)
+        self.assertEqual((done.returncode, "all_reduce has no root" in done.stderr), (2, True), done.stderr)
+        done = tutti("explain", "broadcast", "--root", "4", "-n", "4", env=HERE)
+        self.assertEqual((done.returncode, "--root 4: ranks are 0 to 3" in done.stderr), (2, True), done.stderr)
+
     def test_prices_plans_made_for_a_machine(self):
         topology = ("--topo", os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml"), "--hosts", "2")
         page = explained("all_gather", "--bytes", "1G", "--synth", *topology)

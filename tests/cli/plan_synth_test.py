@@ -126,7 +126,7 @@ class Synth(unittest.TestCase):
             svg = xml.etree.ElementTree.parse(picture).getroot()
             texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
             of_class = lambda name: sum(path.get("class") == name for path in svg.iter("{http://www.w3.org/2000/svg}path"))
-            self.assertIn("The cut that binds: {ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB", texts)
+            self.assertIn("The cut that binds: {ranks 0-2 | rank 3}: 10 GB/s cross, 3 blocks must -> >= 80.53 ms/GiB (rates: published)", texts)
             self.assertIn("10 · 100 %", texts)  # between the two NUMA nodes
             self.assertIn("4 trees; over the machine: that of block 0", texts)
             self.assertEqual(of_class("tree"), 2 * 3)  # three messages, each on a white ground

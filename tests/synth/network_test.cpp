@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "synth/bound.hpp"
 #include "synth/machines.hpp"
 #include "tutti/error.hpp"
@@ -81,6 +83,51 @@ TEST(Network, HasNoCableWhereTwoHostsReachWhatAMessageCan) {
   drawing = hosts_with_ports({12, 12});
   drawing.know(0, 1, 6);
   EXPECT_EQ(drawing.network().gates.size(), 2U);
+}
+
+/// Bytes a second from one vertex to the next on a rank's way to another, the least.
+double rate(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Rank from, Rank to) {
+  const Network network = network_at_most(graph, ranks);
+  const std::vector<Vertex> way = network.way(from, to);
+  Capacity least = std::numeric_limits<Capacity>::max();
+  for (size_t i = 0; i + 1 < way.size(); ++i) {
+    for (const Arc& arc : network.arcs) {
+      if (arc.from == way[i] && arc.to == way[i + 1]) least = std::min(least, arc.capacity);
+    }
+  }
+  return static_cast<double>(least) * network.unit;
+}
+
+TEST(Network, HasAtMostWhatAJobHasSeen) {
+  const Drawing drawing = hosts_with_ports({12, 12, 12}, 2);
+  const auto& ranks = drawing.ranks();
+  topo::Graph graph = drawing.graph();
+  EXPECT_TRUE(network_at_most(graph, ranks).exact);
+  EXPECT_EQ(network_at_most(graph, ranks).origins, std::vector<std::string>{"published"});
+  using Between = topo::Figure::Between;
+  graph.figures = {{.between = Between::Processes, .gbps = 150, .over = "PCIe switch", .origin = "seen"},
+                   {.between = Between::Processes, .gbps = 700, .over = "NVLink", .origin = "of another kind"},
+                   {.between = Between::Threads, .gbps = 800, .origin = "there are no threads"},
+                   {.between = Between::Hosts, .gbps = 14, .origin = "between any two"}};
+  EXPECT_DOUBLE_EQ(rate(graph, ranks, 0, 1), 150e9);
+  EXPECT_DOUBLE_EQ(rate(graph, ranks, 0, 2), 14e9);
+  EXPECT_FALSE(network_at_most(graph, ranks).exact) << "it is not sure that they can all carry that";
+  EXPECT_EQ(network_of(graph, ranks).unit, drawing.network().unit) << "plans are made with the rates that are known";
+  graph.processes = {0, 0, 1, 1, 2, 2};
+  EXPECT_DOUBLE_EQ(rate(graph, ranks, 0, 1), 800e9);
+}
+
+TEST(Network, OfAMeasuredLinkTheJobsFiguresSayNothing) {
+  Drawing drawing = hosts_with_ports({12, 12});
+  topo::Graph graph = drawing.graph();
+  for (topo::Link& link : graph.links) {
+    if (link.kind == topo::LinkKind::Network) link.measured = true, link.gbps = 3, link.most = 3.25;
+  }
+  graph.figures = {{.between = topo::Figure::Between::Hosts, .gbps = 14, .origin = "between any two"}};
+  EXPECT_DOUBLE_EQ(rate(graph, drawing.ranks(), 0, 1), 3.25e9) << "that of links alike";
+  const topo::NodeId a = graph.host_of(drawing.ranks()[0]), b = graph.host_of(drawing.ranks()[1]);
+  graph.figures.push_back({.between = topo::Figure::Between::Hosts, .a = a, .b = b, .gbps = 4, .most = 4.5});
+  EXPECT_DOUBLE_EQ(rate(graph, drawing.ranks(), 0, 1), 4.5e9) << "but what was measured of these two hosts";
 }
 
 void expect_refused(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, const std::string& why) {

@@ -35,6 +35,7 @@ using nlohmann::ordered_json;
 struct ExplainOptions {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
+  std::optional<Rank> root;
   double nvlink = 0;  // GB/s
   std::vector<std::string> without;
   std::string device;  // "": not given
@@ -209,8 +210,10 @@ void explain(const ExplainOptions& options) {
   auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};
   PricedOn known = machine_of(options);
+  if (options.root) check_root(*options.root, collective, known.made.inputs.ranks);
   if (options.synth) synthesise(known);
-  select::add_bound(known.graph, known.ranks, collective, 0, known.made.inputs);
+  known.made.inputs.root = options.root;
+  select::add_bound(known.graph, known.ranks, collective, options.root, known.made.inputs);
   const select::MachineInputs& machine = known.made;
   const uint64_t block = select::block_bytes(collective, bytes, machine.inputs.ranks);
   const auto all = select::priced_candidates(collective, block, machine.inputs);
@@ -246,6 +249,12 @@ void add_explain(CLI::App& app) {
   add_without(*command, options->without);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMaxModelled));
+  command
+      ->add_option(
+          "--root", options->root,
+          "of broadcast, reduce, gather and scatter: prices for calls with this root; default the mean of all, "
+          "by which communicators choose")
+      ->check(CLI::Range(0, kMaxModelled - 1));
   command->add_flag("--synth", options->synth,
                     "with plans made for this machine, as `tutti tune --synth` would keep them");
   command->add_flag("--json", options->json, "as JSON, times in seconds");

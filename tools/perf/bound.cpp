@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "select/gpus.hpp"
 #include "select/job.hpp"
 #include "select/machine.hpp"
 #include "select/network.hpp"
@@ -26,6 +27,8 @@ topo::Graph graph_of_gpus(size_t ranks) {
   const std::vector<topo::NodeId> gpus = graph.all(topo::NodeKind::Gpu);
   graph.ranks.clear();
   for (size_t rank = 0; rank < ranks && !gpus.empty(); ++rank) graph.ranks.push_back(gpus[rank % gpus.size()]);
+  const auto profile = select::local_profile();
+  graph.figures = select::figures_of_gpus(profile != nullptr && profile->gpus ? profile.get() : nullptr);
   return graph;
 }
 

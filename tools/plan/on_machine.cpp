@@ -140,8 +140,9 @@ class MachinePicture {
       : machine_(machine),
         network_(synth::network_of(*machine.graph, machine.nodes)),
         loads_(plans, network_, machine.root),
-        bound_(synth::bound_of(network_, plans.front().shape.collective, machine.root)),
-        cut_(crossing(network_, bound_)),
+        most_(synth::network_at_most(*machine.graph, machine.nodes)),
+        bound_(synth::bound_of(most_, plans.front().shape.collective, machine.root)),
+        cut_(crossing(most_, bound_)),
         trees_(trees_of(plans, machine.root)) {
     if (machine.tree == 0 || machine.tree < trees_.size()) return;
     throw_error(Code::InvalidArgument, "--tree {}: the plan has {}, from 0 on", machine.tree,
@@ -221,7 +222,7 @@ class MachinePicture {
     }
     y += 24;
     canvas.path(fmt::format("M{:.1f} {:.1f} h22", left, y - 4), {.colour = "#ffffff", .note = {}, .marked = true}, 8);
-    canvas.text(left + 30, y, 12, kCut, "The cut that binds: " + synth::words_of(network_, bound_), "start", "bold");
+    canvas.text(left + 30, y, 12, kCut, "The cut that binds: " + synth::words_of(most_, bound_), "start", "bold");
     y += 20;
     canvas.text(
         left, y, 11, kFaint,
@@ -259,8 +260,9 @@ class MachinePicture {
   }
 
   const OnMachine& machine_;
-  synth::Network network_;
+  synth::Network network_;  // with the rates of the cost model
   Loads loads_;
+  synth::Network most_;  // with the most that links carry, of which the bound is
   synth::Bound bound_;
   std::set<Ends> cut_;
   std::vector<PlanTree> trees_;

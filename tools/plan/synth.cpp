@@ -241,11 +241,12 @@ void run(const SynthOptions& options) {
   on.graph = &machine.graph;
   if (!options.ranks.empty()) on.ranks = 0;
   const synth::Network network = synth::network_of(machine.graph, machine.nodes);
+  const synth::Network most = synth::network_at_most(machine.graph, machine.nodes);
   Scene scene(collective, bytes, on);
   budget.say("finding the bound");
-  const synth::Bound bound = synth::bound_of(network, collective, options.scene.root);
+  const synth::Bound bound = synth::bound_of(most, collective, options.scene.root);
   const bool tells = options.file != kStandardOutput && options.json != kStandardOutput;
-  if (tells) print_bound(scene, network, bound);
+  if (tells) print_bound(scene, most, bound);
   if (options.only_bound) return;
   if (options.sizes) return show_sizes(options, collective, machine, budget);
   const synth::Synthesis made = synth::synthesize(network, collective,
@@ -262,7 +263,7 @@ void run(const SynthOptions& options) {
     rows = Comparison(scene, options, budget).rows(algorithm);
     if (tells) print_rows(rows, least_seconds(bound, bytes));
   }
-  if (!options.json.empty()) write_file("--json", options.json, json_text(scene, network, bound, made, rows));
+  if (!options.json.empty()) write_file("--json", options.json, json_text(scene, most, bound, made, rows));
 }
 
 /// Without memory, it ends with a clear error.

@@ -92,13 +92,6 @@ sim::SimulateOptions effort_of(const std::string& engine) {
   return {};
 }
 
-void check_root(Rank root, Collective collective, Rank ranks) {
-  if (root > 0 && !has_root(collective)) {
-    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(collective));
-  }
-  if (root >= ranks) throw_error(Code::InvalidArgument, "--root {}: ranks are 0 to {}", root, ranks - 1);
-}
-
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
   return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
@@ -109,6 +102,7 @@ Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
   options_.topology.empty() ? take_this_machine() : take_topology();
   check_root(options_.root, collective, ranks());
   block_ = select::block_bytes(collective, bytes, ranks());
+  inputs_.inputs.root = options_.root;
 }
 
 void Scene::take_topology() {

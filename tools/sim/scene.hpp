@@ -29,9 +29,6 @@ struct SceneOptions {
 void add_engine(CLI::App& command, std::string& engine);
 sim::SimulateOptions effort_of(const std::string& engine);
 
-/// Throws Error(InvalidArgument) unless the collective has such a root.
-void check_root(Rank root, Collective collective, Rank ranks);
-
 /// In us, for tables.
 std::string time_text(double seconds);
 

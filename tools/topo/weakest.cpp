@@ -65,7 +65,7 @@ std::string text_of(const std::optional<OfCatalogue>& best, double whole) {
 std::string weakest_text(const topo::Graph& graph, Collective collective) {
   std::vector<topo::NodeId> ranks = graph.all(topo::NodeKind::Gpu);
   if (ranks.empty()) ranks = graph.all(topo::NodeKind::Core);
-  const synth::Network network = synth::network_of(graph, ranks);
+  const synth::Network network = synth::network_at_most(graph, ranks);
   const synth::Bound bound = synth::bound_of(network, collective);
   const double whole = bound.seconds_per_byte() * static_cast<double>(kBytes);
   std::string text =

@@ -49,6 +49,9 @@ class Table(unittest.TestCase):
             self.assertAlmostEqual(float(row[13]), result["bound_busbw"], delta=0.01)
             self.assertLessEqual(result["bound_busbw"], rate * 1.0001)
         self.assertGreater(page["results"][-1]["bound_busbw"], page["results"][0]["bound_busbw"], "short calls wait for the way")
+        done = tutti("perf", "broadcast", "--np", "2", "-b", "8", "-e", "8K", "-f", "1024", *QUICK, "--bound", "--json", "-")
+        bounds = [result["bound_busbw"] for result in json.loads(done.stdout)["results"]]
+        self.assertAlmostEqual(bounds[0], bounds[-1], msg="a root goes on to the next call before a rank has this one")
         done = tutti("perf", "gather", "--np", "2", "-b", "8", "-e", "8", *QUICK, "--bound")
         self.assertIn("# bound: unknown of this collective", done.stdout)
 

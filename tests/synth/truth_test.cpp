@@ -94,6 +94,12 @@ std::vector<std::pair<std::string, topo::Graph>> jobs() {
   all.emplace_back("two ranks each", four::with(four::measured({one, one, slow, one}), 2));
   all.emplace_back("islands", four::with(four::measured({one, one, one, one}, {0, 0, 1, 1}), 2));
   all.emplace_back("not measured", four::job(2));
+  select::MeasuredHosts cables{.transport = "tcp"};  // which add up to a little less than a host's port
+  for (size_t a = 0; a < four::kNames.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) cables.pairs.push_back({four::kNames[b], four::kNames[a], 20e-6, 1 / slow});
+    cables.links[four::kNames[a]] = 1 / (3 * 1.006 * slow);
+  }
+  all.emplace_back("cables", four::with(cables));
   const double fast = 30e9;  // of ports of 1.2 GB/s
   all.emplace_back("fast network", four::with(four::measured({fast, fast, fast, fast}), 2));
   topo::Graph quick = four::job(2);  // 400 GB/s where cores were published to copy 50

@@ -36,6 +36,16 @@ TEST(Calibration, IsReadAsItWasWritten) {
   EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 4\",\"near_line\":[]}"));
 }
 
+TEST(Calibration, KnowsTheFastestCopyOfAnyLength) {
+  Calibration m = ordinary();
+  EXPECT_NEAR(fastest_copy(m), 10e9, 1);
+  m.read[2][1] = static_cast<double>(Calibration::kSizes[1]) / 31e9;
+  EXPECT_NEAR(fastest_copy(m), 31e9, 1);
+  m.kernel = {};  // not permitted
+  m.stored[0] = 1e-9;
+  EXPECT_NEAR(fastest_copy(m), 31e9, 1) << "a copy of a core's own data is no message";
+}
+
 TEST(Calibration, TakesTheBetterOfTwoLooks) {
   Calibration slow = ordinary();  // in a slow moment
   for (auto* times : {&slow.write, &slow.write_past, &slow.read_past, &slow.both, &slow.read[0], &slow.read[1],

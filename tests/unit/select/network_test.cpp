@@ -126,6 +126,16 @@ TEST(Network, OfEvenLinksChangesNothing) {
 }
 
 /// A cable between two hosts that is slow, and one that was measured on a busy machine.
+/// What counts as alike was not: bounds need the most that was measured.
+TEST(Network, LinksThatCountAsAlikeKeepTheMostThatWasMeasured) {
+  const topo::Graph graph = with(four_hosts::measured({1.1 * kFast, kFast, kFast, 0.95 * kFast}));
+  for (const topo::Link& link : graph.links) {
+    if (!link.measured) continue;
+    EXPECT_DOUBLE_EQ(link.gbps, kFast * 1e-9);
+    EXPECT_DOUBLE_EQ(link.most, 1.1 * kFast * 1e-9);
+  }
+}
+
 TEST(Network, APairHasARateOfItsOwnIfItsLinksDoNotExplainIt) {
   MeasuredHosts noisy = kEven, slow = kEven;
   noisy.pairs.front().beta *= 1.4;
@@ -173,6 +183,9 @@ TEST(Network, IsTheSameInAFileOfTheJob) {
   for (const MeasuredHosts& hosts : {kSlowHost, kIslands}) {
     const topo::Graph graph = with(hosts), read = topo::graph_of_json(topo::to_json(graph), "job");
     EXPECT_EQ(DecisionTable(inputs_of(graph, 0).inputs).text(), DecisionTable(inputs_of(read, 0).inputs).text());
+    EXPECT_EQ(topo::to_json(graph), topo::to_json(read));
+    for (size_t i = 0; i < graph.links.size(); ++i) EXPECT_EQ(graph.links[i].most, read.links[i].most);
+    for (size_t i = 0; i < graph.figures.size(); ++i) EXPECT_EQ(graph.figures[i].most, read.figures[i].most);
     EXPECT_EQ(inputs_of(graph, 0).notes.links, inputs_of(read, 0).notes.links);
   }
 }

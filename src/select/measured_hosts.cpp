@@ -24,6 +24,8 @@ double figure(const json& value, const char* what, double least, double most) {
   return number;
 }
 
+constexpr const char* kInDoubt = " (in doubt: no two measurements agreed)";
+
 double beta_of(const json& object) { return figure(object.at("beta"), "a beta between hosts", kMinBeta, kMaxBeta); }
 
 std::string name_from(const json& value, const char* what) {
@@ -44,7 +46,8 @@ MeasuredPair pair_of(const json& object) {
   MeasuredPair pair{.a = host_from(object.at("a")),
                     .b = host_from(object.at("b")),
                     .alpha = figure(object.at("alpha"), "an alpha between hosts", 0, kMaxAlpha),
-                    .beta = beta_of(object)};
+                    .beta = beta_of(object),
+                    .doubtful = object.value("doubtful", false)};
   if (pair.a == pair.b) throw_error(Code::InvalidArgument, "host {} is paired with itself", pair.a);
   return pair;
 }
@@ -75,6 +78,8 @@ void MeasuredHosts::update(const MeasuredHosts& newer) {
   pairs.insert(pairs.end(), newer.pairs.begin(), newer.pairs.end());
   islands.insert(islands.end(), newer.islands.begin(), newer.islands.end());
   for (const auto& [host, beta] : newer.links) links[host] = beta;
+  std::erase_if(doubtful, is_new);
+  doubtful.insert(newer.doubtful.begin(), newer.doubtful.end());
 }
 
 json to_json(const MeasuredHosts& hosts) {
@@ -82,8 +87,12 @@ json to_json(const MeasuredHosts& hosts) {
       {"transport", hosts.transport}, {"pairs", json::array()}, {"links", json::array()}, {"islands", json::array()}};
   for (const MeasuredPair& pair : hosts.pairs) {
     page["pairs"].push_back({{"a", pair.a}, {"b", pair.b}, {"alpha", pair.alpha}, {"beta", pair.beta}});
+    if (pair.doubtful) page["pairs"].back()["doubtful"] = true;
   }
-  for (const auto& [host, beta] : hosts.links) page["links"].push_back({{"host", host}, {"beta", beta}});
+  for (const auto& [host, beta] : hosts.links) {
+    page["links"].push_back({{"host", host}, {"beta", beta}});
+    if (hosts.doubtful.contains(host)) page["links"].back()["doubtful"] = true;
+  }
   for (const MeasuredIsland& island : hosts.islands) {
     page["islands"].push_back({{"hosts", island.hosts}, {"beta", island.beta}});
   }
@@ -96,7 +105,11 @@ MeasuredHosts measured_hosts_of(const json& page) {
   check_count(page.at("links"), kMaxHosts, "links of hosts");
   check_count(page.at("islands"), kMaxHosts, "islands");
   for (const json& pair : page.at("pairs")) hosts.pairs.push_back(pair_of(pair));
-  for (const json& link : page.at("links")) hosts.links[host_from(link.at("host"))] = beta_of(link);
+  for (const json& link : page.at("links")) {
+    const std::string host = host_from(link.at("host"));
+    hosts.links[host] = beta_of(link);
+    if (link.value("doubtful", false)) hosts.doubtful.insert(host);
+  }
   std::set<std::string> placed;
   for (const json& island : page.at("islands")) hosts.islands.push_back(island_of(island, placed));
   return hosts;
@@ -113,7 +126,9 @@ std::vector<std::string> lines_of(const MeasuredHosts& hosts) {
   for (const auto& [host, beta] : hosts.links) fastest = std::min(fastest, beta);
   std::vector<std::string> lines;
   for (const auto& [host, beta] : hosts.links) {
-    if (beta > kSlower * fastest) lines.push_back(fmt::format("link {}: {}", host, rate_text(1 / beta)));
+    const bool is_doubtful = hosts.doubtful.contains(host);
+    if (beta <= kSlower * fastest && !is_doubtful) continue;
+    lines.push_back(fmt::format("link {}: {}{}", host, rate_text(1 / beta), is_doubtful ? kInDoubt : ""));
   }
   double fastest_pair = kMaxBeta;
   for (const MeasuredPair& pair : hosts.pairs) fastest_pair = std::min(fastest_pair, pair.beta);
@@ -126,13 +141,31 @@ std::vector<std::string> lines_of(const MeasuredHosts& hosts) {
       return known == hosts.links.end() ? kMaxBeta : known->second;
     };
     const double of_links = std::max({fastest_pair, link(pair.a), link(pair.b)});
-    if (apart || pair.beta <= kSlower * of_links) continue;
-    lines.push_back(fmt::format("link {} – {}: {}", pair.a, pair.b, rate_text(1 / pair.beta)));
+    if (!pair.doubtful && (apart || pair.beta <= kSlower * of_links)) continue;
+    lines.push_back(
+        fmt::format("link {} – {}: {}{}", pair.a, pair.b, rate_text(1 / pair.beta), pair.doubtful ? kInDoubt : ""));
   }
   for (const MeasuredIsland& island : hosts.islands) {
     lines.push_back(fmt::format("link of island {}: {}", fmt::join(island.hosts, ", "), rate_text(1 / island.beta)));
   }
   return lines;
+}
+
+std::string doubts_of(const MeasuredHosts& hosts) {
+  std::vector<std::string> doubts;
+  for (const MeasuredPair& pair : hosts.pairs) {
+    if (pair.doubtful) doubts.push_back(fmt::format("{} – {} ({} at best)", pair.a, pair.b, rate_text(1 / pair.beta)));
+  }
+  for (const std::string& host : hosts.doubtful) {
+    const auto known = hosts.links.find(host);
+    const double beta = known == hosts.links.end() ? kMaxBeta : known->second;
+    doubts.push_back(fmt::format("all links of {} ({} at best)", host, rate_text(1 / beta)));
+  }
+  constexpr size_t kMostShown = 8;
+  const size_t shown = std::min(doubts.size(), kMostShown);
+  std::string text = fmt::format("{}", fmt::join(doubts.begin(), doubts.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  if (shown < doubts.size()) text += fmt::format(" and {} more", doubts.size() - shown);
+  return text;
 }
 
 }  // namespace tutti::select

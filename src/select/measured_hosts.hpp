@@ -6,6 +6,7 @@
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ namespace tutti::select {
 /// Messages between two hosts, while no others were under way.
 struct MeasuredPair {
   std::string a, b;
-  double alpha = 0;  ///< seconds for an empty message
-  double beta = 0;   ///< seconds per byte
+  double alpha = 0;       ///< seconds for an empty message
+  double beta = 0;        ///< seconds per byte
+  bool doubtful = false;  ///< of several measurements no two agreed
 };
 
 /// Hosts that exchange data faster among themselves than with the others.
@@ -29,6 +31,7 @@ struct MeasuredHosts {
   std::vector<MeasuredPair> pairs;
   std::map<std::string, double> links;  ///< by host: seconds per byte of all its links to others together
   std::vector<MeasuredIsland> islands;  ///< none: the network joins all hosts alike
+  std::set<std::string> doubtful;       ///< hosts of whose links no two measurements agreed
 
   bool empty() const { return pairs.empty() && links.empty() && islands.empty(); }
   /// Takes over what newer measurements say of their hosts. What is known of other hosts stays.
@@ -42,7 +45,9 @@ MeasuredHosts measured_hosts_of(const nlohmann::json& page);
 
 /// "25 MB/s", "1.2 GB/s".
 std::string rate_text(double bytes_per_second);
-/// What is slower than the rest, one line each: "link host2: 25 MB/s".
+/// What is slower than the rest, and what is in doubt, one line each: "link host2: 25 MB/s".
 std::vector<std::string> lines_of(const MeasuredHosts& hosts);
+/// Of what no two measurements agreed: "a – b (25 MB/s at best), all links of a (1 GB/s at best)"; "": of nothing.
+std::string doubts_of(const MeasuredHosts& hosts);
 
 }  // namespace tutti::select

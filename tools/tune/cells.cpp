@@ -83,7 +83,9 @@ void read_line(const std::string& text, Partial& partial) {
     auto& known = partial.profile.machines;
     if (std::find(known.begin(), known.end(), machine) == known.end()) known.push_back(machine);
   } else if (line.contains("link")) {
-    partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
+    const std::string kind = line["link"];
+    partial.profile.links[kind] = {line.at("alpha"), line.at("beta")};
+    if (kind != "threads" && kind != "processes") partial.doubts.erase("hosts");  // of an earlier try
   } else if (line.contains("doubt")) {
     partial.doubts[line["doubt"]] = line.at("why");
   } else if (line.contains("graph")) {

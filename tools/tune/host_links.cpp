@@ -11,6 +11,7 @@
 #include "select/islands.hpp"
 #include "tools/gather.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/tune/steady.hpp"
 #include "tools/tune/timing.hpp"
 
 namespace tutti::tools {
@@ -23,6 +24,7 @@ constexpr double kPingSeconds = 0.05;                      // of all its empty m
 constexpr size_t kMinPings = 10, kMinMessages = 5;         // of a pair
 constexpr size_t kRepeats = 3;                             // of rounds, and of each host with all others
 constexpr size_t kProbes = 3;                              // of a message's length
+constexpr size_t kMostTries = 3;                           // more, of what no two figures agree on
 
 struct Message {
   int peer;
@@ -36,8 +38,9 @@ class HostBench {
     const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
     for (Rank host = 0; host < groups.groups(); ++host) first_.push_back(groups.members(host).front());
     n_ = first_.size();
-    alpha_.resize(n_ * n_), alone_.resize(n_ * n_), together_.resize(kRepeats, std::vector<double>(n_ * n_));
-    at_once_.resize(n_);
+    alpha_.resize(n_ * n_), alone_.resize(n_ * n_), decisive_.resize(n_ * n_), decisive_at_once_.resize(n_);
+    together_.resize(kRepeats, std::vector<double>(n_ * n_)), again_.resize(kMostTries, std::vector<double>(n_ * n_));
+    at_once_.resize(kRepeats + kMostTries, std::vector<double>(n_));
   }
 
   select::MeasuredHosts run() {
@@ -51,10 +54,20 @@ class HostBench {
       }
       for (std::vector<double>& betas : together_) measure(round, betas);
     }
-    share(alpha_), share(alone_);
+    share(alone_), share(decisive_);
     for (std::vector<double>& betas : together_) share(betas);
-    for (size_t i = 0; i < kRepeats * n_; ++i) measure_at_once(i % n_);
-    share(at_once_);
+    for (std::vector<double>& betas : again_) measure_what_is_in_doubt(rounds, betas);
+    share(alpha_);
+    for (size_t i = 0; i < kRepeats * n_; ++i) measure_at_once(i % n_, at_once_[i / n_]);
+    for (size_t i = 0; i < kRepeats; ++i) share(at_once_[i]);
+    share(decisive_at_once_);
+    for (size_t i = kRepeats; i < at_once_.size(); ++i) {
+      const std::vector<bool> settled = settled_at_once();  // measuring changes it on one host, ahead of the others
+      for (size_t host = 0; host < n_; ++host) {
+        if (!settled[host]) measure_at_once(host, at_once_[i]);
+      }
+      share(at_once_[i]), share(decisive_at_once_);
+    }
     return conclusion(hosts, rounds);
   }
 
@@ -67,6 +80,39 @@ class HostBench {
     check(tuttiAllReduce(mine.data(), figures.data(), mine.size(), tuttiFloat64, tuttiMax, comm_.handle(), nullptr));
   }
 
+  /// Pairs of which no two figures agree, each alone. All ranks see the same of them.
+  void measure_what_is_in_doubt(const std::vector<std::vector<select::HostPair>>& rounds, std::vector<double>& betas) {
+    std::vector<select::HostPair> pairs;
+    for (const auto& round : rounds) {
+      std::copy_if(round.begin(), round.end(), std::back_inserter(pairs), [&](const auto& p) { return !settled(p); });
+    }
+    if (pairs.size() > kMaxAlone * kMaxAlone) pairs.resize(kMaxAlone * kMaxAlone);  // the others stay in doubt
+    for (const select::HostPair& pair : pairs) measure({pair}, betas);
+    share(betas), share(decisive_);
+  }
+
+  std::vector<double> figures_of(const select::HostPair& pair) const {
+    std::vector<double> figures = {alone_[at(pair)]};
+    for (const auto* repeats : {&together_, &again_}) {
+      for (const std::vector<double>& betas : *repeats) figures.push_back(betas[at(pair)]);
+    }
+    return figures;
+  }
+  bool settled(const select::HostPair& pair) const { return is_settled(figures_of(pair)) && decisive_[at(pair)] > 0; }
+
+  std::vector<double> figures_at_once(size_t host) const {
+    std::vector<double> figures;
+    for (const std::vector<double>& betas : at_once_) figures.push_back(betas[host]);
+    return figures;
+  }
+  std::vector<bool> settled_at_once() const {
+    std::vector<bool> settled;
+    for (size_t host = 0; host < n_; ++host) {
+      settled.push_back(is_settled(figures_at_once(host)) && decisive_at_once_[host] > 0);
+    }
+    return settled;
+  }
+
   /// These pairs at the same time. Ranks of other hosts wait.
   void measure(const std::vector<select::HostPair>& pairs, std::vector<double>& betas) {
     check(tuttiBarrier(comm_.handle(), nullptr));
@@ -77,7 +123,9 @@ class HostBench {
       if (comm_.rank() == client) {
         double& alpha = alpha_[at(pair)];
         alpha = std::min(time_pings(other), alpha > 0 ? alpha : std::numeric_limits<double>::infinity());
-        betas[at(pair)] = time_exchanges(other, pairs.size() > 1);
+        const Times times = time_exchanges(other);
+        betas[at(pair)] = pairs.size() > 1 ? times.mean : times.median;
+        if (times.is_decisive) decisive_[at(pair)] = 1;
       } else if (comm_.rank() == other) {
         while (receive(client) > 0) send(client);
         while (const size_t count = receive(client)) exchange({{client, count}});
@@ -86,9 +134,8 @@ class HostBench {
     if (idle) rest(kPingSeconds + kSeconds);
   }
 
-  /// One host with all others at the same time: each gets as much as it takes, by what the two reach alone. Of several
-  /// such measurements the best one counts: the others were disturbed.
-  void measure_at_once(size_t host) {
+  /// One host with all others at the same time: each gets as much as it takes, by what the two reach alone.
+  void measure_at_once(size_t host, std::vector<double>& betas) {
     check(tuttiBarrier(comm_.handle(), nullptr));
     const auto me = std::find(first_.begin(), first_.end(), comm_.rank());
     if (me == first_.end()) return rest(kSeconds);
@@ -112,8 +159,9 @@ class HostBench {
       exchange(messages);
       return now() - start;
     };
-    const double median = times_of(timed).median;
-    at_once_[host] = at_once_[host] > 0 ? std::min(at_once_[host], median) : median;
+    const Times times = times_of(timed);
+    betas[host] = times.median;
+    if (times.is_decisive) decisive_at_once_[host] = 1;
     for (size_t other = 0; other < n_; ++other) {
       if (other != host) send(first_[other], 0);
     }
@@ -137,7 +185,12 @@ class HostBench {
 
   /// Seconds per byte. Of a pair that is alone the middle message counts: a packet that TCP has lost may hold up a few.
   /// Pairs that share a link do so in turns, so there all messages together count.
-  double time_exchanges(int other, bool shares) {
+  struct Times {
+    double mean = 0, median = 0;
+    bool is_decisive = false;  ///< see Length
+  };
+
+  Times time_exchanges(int other) {
     const Times times = times_of([&](size_t count) {
       send(other, count);
       const double start = now();
@@ -145,24 +198,13 @@ class HostBench {
       return now() - start;
     });
     send(other, 0);
-    return shares ? times.mean : times.median;
+    return times;
   }
 
-  struct Times {
-    double mean = 0, median = 0;  // seconds per byte
-  };
-
-  /// Messages are twice as long each, until even the fastest of some is long enough: others may have waited for a core.
-  /// Then as many as there is time for.
+  /// Of as many messages of one length as there is time for.
   template <class Timed>
   static Times times_of(const Timed& timed) {
-    size_t count = kFirst;
-    const auto fastest = [&] {
-      double best = timed(count);
-      for (size_t i = 1; i < kProbes && best >= kMessageSeconds; ++i) best = std::min(best, timed(count));
-      return best;
-    };
-    while (fastest() < kMessageSeconds && count < kLongest) count *= 2;
+    const auto [count, is_decisive] = long_enough(timed, {kFirst, kLongest, kMessageSeconds, kProbes});
     std::vector<double> times;
     const double start = now(), end = start + kSeconds;
     while (now() < end || times.size() < kMinMessages) times.push_back(timed(count));
@@ -170,7 +212,7 @@ class HostBench {
     const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
     std::nth_element(times.begin(), middle, times.end());
     const auto bytes = static_cast<double>(count * sizeof(uint64_t));
-    return {mean / bytes, *middle / bytes};
+    return {mean / bytes, *middle / bytes, is_decisive};
   }
 
   void send(int to, uint64_t word = 0) { check(tuttiSend(&word, 1, tuttiUint64, to, comm_.handle(), nullptr)); }
@@ -199,11 +241,7 @@ class HostBench {
   }
 
   /// A pair that was slower alone than beside others was disturbed.
-  double beta_of(const select::HostPair& pair) const {
-    double beta = alone_[at(pair)];
-    for (const std::vector<double>& betas : together_) beta = std::min(beta, betas[at(pair)]);
-    return beta;
-  }
+  double beta_of(const select::HostPair& pair) const { return least_of(figures_of(pair)); }
 
   /// Of a round's repeats, the one in which most data went: others were disturbed.
   std::vector<double> best_of(const std::vector<select::HostPair>& round) const {
@@ -225,10 +263,17 @@ class HostBench {
     for (const auto& round : rounds) {
       together.push_back(best_of(round));
       for (const select::HostPair& pair : round) {
-        pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], beta_of(pair)});
+        pairs.push_back({names[pair.first], names[pair.second], alpha_[at(pair)], beta_of(pair), !settled(pair)});
       }
     }
-    return select::wiring_of(names, std::move(pairs), together, at_once_, n_ <= kMaxAlone);
+    std::vector<double> at_once;
+    for (size_t host = 0; host < n_; ++host) at_once.push_back(least_of(figures_at_once(host)));
+    select::MeasuredHosts found = select::wiring_of(names, std::move(pairs), together, at_once, n_ <= kMaxAlone);
+    const std::vector<bool> settled = settled_at_once();
+    for (size_t host = 0; host < n_; ++host) {
+      if (!settled[host]) found.doubtful.insert(names[host]);
+    }
+    return found;
   }
 
   Communicator& comm_;
@@ -236,8 +281,10 @@ class HostBench {
   std::vector<Rank> first_;  // of each host
   size_t n_ = 0;
   std::vector<double> alpha_, alone_;          // by pair: seconds, and seconds per byte
-  std::vector<double> at_once_;                // by host, with all others at the same time: seconds per byte
   std::vector<std::vector<double>> together_;  // by repeat and pair: seconds per byte
+  std::vector<std::vector<double>> again_;     // likewise, of a pair alone that was in doubt; 0: not taken
+  std::vector<std::vector<double>> at_once_;   // by repeat and host, with all others at the same time; 0: not taken
+  std::vector<double> decisive_, decisive_at_once_;  // by pair, by host: 1 if a measurement was
 };
 
 }  // namespace

@@ -217,6 +217,9 @@ void measure_network(Communicator& comm, const Task& task) {
     slowest.beta = std::max(slowest.beta, pair.beta);
   }
   OutputFile results("", task.results, true);
+  if (const std::string doubts = select::doubts_of(hosts); !doubts.empty() && !task.doubtful) {
+    return results.write(line_of_doubt(task.links, "no two figures that agree of " + doubts));
+  }
   results.write(line_of("link", kind, slowest));
   const auto same =
       std::find_if(hosts.pairs.begin(), hosts.pairs.end(), [](const auto& pair) { return pair.a == pair.b; });

@@ -23,9 +23,10 @@ struct Task {
   bool on_gpus = false;      ///< the cells are of calls on memory of GPUs
   Sizes sizes;               ///< of candidates, as cells_of() takes them
   double within = 1;
+  bool doubtful = false;  ///< figures of hosts that are in doubt are kept all the same
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Task, links, cells, profile, place, results, done, all, began, on_gpus, sizes,
-                                   within)
+                                   within, doubtful)
 
 /// The task in a file of rank 0, as JSON, for all ranks. Throws Error(InvalidArgument) where rank 0 does not find it.
 Task shared_task(Communicator& comm, const std::string& path);

@@ -49,7 +49,7 @@ struct TuneOptions {
   std::string device = "host";
   bool on_gpus() const { return device == "cuda"; }
   double within() const { return all ? kAny : kWithin; }
-  bool all = false, links_only = false, synth = false;
+  bool all = false, links_only = false, synth = false, doubtful = false;
   std::string largest = "256M";
   Sizes sizes;
   std::string output, hosts, launcher;
@@ -163,6 +163,7 @@ class Tuning {
     task.began = began_;
     task.sizes = options_.sizes;
     task.within = options_.within();
+    task.doubtful = options_.doubtful;
     return task;
   }
 
@@ -190,18 +191,16 @@ class Tuning {
     Task task = plain_task();
     task.links = kind;
     start(task, ranks, threads);
-    const auto doubt = known_.doubts.find(kind);
-    if (doubt == known_.doubts.end() || known_.profile.links.count(kind) > 0) return;
-    throw_error(Code::SystemError,
-                "links between {} cannot be measured now: the best of several tries shows {}. Nothing is written: "
-                "leave the machine to this command, which goes on where it was",
-                kind, doubt->second);
+    if (!known_.doubts.contains(kind) || known_.profile.links.contains(kind)) return;
+    throw_error(
+        Code::SystemError,
+        "links between {} cannot be measured now: the best of several tries shows {}. Nothing is written: leave "
+        "the machine to this command, which goes on where it was{}",
+        kind, known_.doubts[kind], kind == "hosts" ? "; or keep these figures by --doubtful" : "");
   }
 
-  /// With the job's graph.
   void measure_hosts() { many_hosts_ ? measure_with_graph("hosts") : measure_links("hosts", ranks_, 1); }
-
-  void measure_with_graph(const std::string& kind) {
+  void measure_with_graph(const std::string& kind) {  // with the job's graph
     const std::string dump = partial_path_ + ".graph";
     setenv("TUTTI_TOPO_DUMP_FILE", dump.c_str(), 1);
     measure_links(kind, ranks_, 1);
@@ -256,14 +255,13 @@ class Tuning {
     select::Profile profile = earlier_profile(path_, kSpeaker);
     take_machines(known_.profile, profile);
     if (known_.profile.gpus) take_gpus(known_.profile, profile, path_);
-    const std::string& situation = known_.situation;
     for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
     if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
     profile.hosts.update(known_.profile.hosts);
-    if (!options_.links_only) profile.measured[situation] = known_.profile.measured[situation];
+    if (!options_.links_only) profile.measured[known_.situation] = known_.profile.measured[known_.situation];
     select::save_profile(profile, path_);
     fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker,
-               options_.links_only ? "the links" : counted(known_.done.size(), "measurement"), situation,
+               options_.links_only ? "the links" : counted(known_.done.size(), "measurement"), known_.situation,
                wall_clock() - began_, path_);
     const auto tell = [](const std::string& what, const select::MeasuredLink& link) {
       fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", what, link.alpha * 1e6, 1e-9 / link.beta);
@@ -367,6 +365,8 @@ void add_tune(CLI::App& app, int& status) {
       ->add_flag("--links", options->links_only,
                  "measures the links alone: seconds instead of minutes; the model chooses algorithms by them")
       ->excludes(all);
+  command->add_flag("--doubtful", options->doubtful,
+                    "with --hosts: keeps rates between hosts of which no two measurements agree, marked as such");
   command->add_flag("--synth", options->synth,
                     "also makes plans for this machine and these ranks, and measures them with the algorithms; "
                     "communicators choose them where they are faster (docs/synthesis.md)");

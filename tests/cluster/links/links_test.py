@@ -35,7 +35,7 @@ class Case:
         except Unavailable as error:
             raise unittest.SkipTest(f"no hosts with rates here: {error}") from None
         cls.addClassCleanup(cls.network.remove)
-        cls.said = cls.network.tutti(BUILD, "tune", "--links").stdout
+        cls.said = cls.network.tune(BUILD, "--links")
         profiles = [list((cls.network.folder / name / "tutti").glob("?" * 16 + ".json")) for name in NAMES]
         cls.profiles = [json.loads(found[0].read_text()) for found in profiles]
         cls.why = {collective: cls.explained(collective) for collective in COUNTS}

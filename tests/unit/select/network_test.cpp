@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/format.hpp"
 #include "select/decision_table.hpp"
 #include "select/explain.hpp"
 #include "select/islands.hpp"
@@ -61,6 +62,27 @@ TEST(Wiring, NamesAHostWithASlowLink) {
   EXPECT_DOUBLE_EQ(1 / kSlowHost.links.at("host2"), kSlow);
   EXPECT_DOUBLE_EQ(1 / kSlowHost.links.at("host1"), kFast);
   EXPECT_EQ(lines_of(kSlowHost), std::vector<std::string>{"link host2: 25 MB/s"});
+}
+
+TEST(Doubts, AreToldAndKept) {
+  MeasuredHosts hosts = kEven;
+  EXPECT_EQ(doubts_of(hosts), "");
+  EXPECT_EQ(to_json(hosts).dump().find("doubtful"), std::string::npos);
+  hosts.pairs.front().doubtful = true;
+  hosts.doubtful.insert("host3");
+  const std::string pair = fmt::format("{} – {}", hosts.pairs.front().a, hosts.pairs.front().b);
+  const std::string rate = rate_text(1 / hosts.pairs.front().beta), of_links = rate_text(1 / hosts.links.at("host3"));
+  EXPECT_EQ(doubts_of(hosts), fmt::format("{} ({} at best), all links of host3 ({} at best)", pair, rate, of_links));
+  const MeasuredHosts kept = measured_hosts_of(to_json(hosts));
+  EXPECT_TRUE(kept.pairs.front().doubtful);
+  EXPECT_FALSE(kept.pairs.back().doubtful);
+  EXPECT_EQ(kept.doubtful, std::set<std::string>{"host3"});
+  const std::string in_doubt = " (in doubt: no two measurements agreed)";
+  EXPECT_EQ(lines_of(kept), (std::vector<std::string>{fmt::format("link host3: {}{}", of_links, in_doubt),
+                                                      fmt::format("link {}: {}{}", pair, rate, in_doubt)}));
+  MeasuredHosts again = kept;
+  again.update(kEven);
+  EXPECT_EQ(doubts_of(again), "") << "measured anew";
 }
 
 TEST(Wiring, FindsIslandsAndTheRateOfTheLinkThatTheirPairsShare) {

@@ -268,8 +268,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 /* The same with tuttiRevoked: for a rank that has heard of a failure, or wants another membership, and takes all ranks
  * out of their calls, so that they go on in another communicator (tuttiCommShrink, tuttiCommGrow). Calls that begin
  * afterwards are tuttiRevoked also where the communicator has failed before, with the text of that failure behind it;
- * calls that it has ended keep its code. An aborted communicator stays aborted. It reaches the other ranks whichever of
- * them have died: also where that is rank 0, or the process that made the id. MPI's name is MPI_Comm_revoke. */
+ * calls that it has ended keep its code. An aborted communicator stays aborted. The revocation reaches all ranks that
+ * live, whoever has died: rank 0, or the process that made the id, too. MPI's name is MPI_Comm_revoke. */
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
  * while it is made or finalized in the background. Does not wait. */

@@ -14,7 +14,7 @@
 #include "synth/bound.hpp"
 #include "synth/machines.hpp"
 #include "tools/sim/scene.hpp"
-#include "tools/synthesis.hpp"
+#include "select/synthesis.hpp"
 #include "topo/cluster.hpp"
 
 namespace tutti::tools {

@@ -9,13 +9,12 @@
 
 #include "base/spelling.hpp"
 #include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
 #include "tutti/error.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
 namespace {
-
-constexpr int kUsage = 2;  // an invalid command line
 
 /// The first word that `command` does not know, with the nearest known one; "" if all words are known and the mistake
 /// is another one.
@@ -58,7 +57,7 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::vector
   if (wrong.empty()) wrong = wrong_word(*command);
   std::fprintf(stderr, "%s: %s\nSee %s --help.\n", name.c_str(), wrong.empty() ? error.what() : wrong.c_str(),
                name.c_str());
-  return kUsage;
+  return kRefusedStatus;
 }
 
 /// Replaces `tutti help`, `tutti help perf` and `tutti version` by the equivalent flags. If help is asked for an
@@ -139,7 +138,7 @@ int obey_command_line(int argc, char** argv, AddCommands add) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tutti %s: %s\n", argc > 1 ? argv[1] : "", error.what());
     const auto* const known = dynamic_cast<const Error*>(&error);
-    return known != nullptr && known->code() == Code::InvalidArgument ? kUsage : 1;
+    return known != nullptr ? status_of(*known) : 1;
   }
 }
 

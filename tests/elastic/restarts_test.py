@@ -66,6 +66,20 @@ class Restarts(unittest.TestCase):
                     self.assertRegex(errors, rf"rank {victim} \(pid \d+\): killed by signal 9 \(Killed\); "
                                              r"it is started again \(1 of 1 restarts\)")
 
+    def test_a_rank_that_refuses_its_arguments_is_not_started_again(self):
+        status, _, errors = run("-n", "2", "--restarts", "5", "--", "sh", "-c", "exit 2")
+        self.assertEqual(status, 2, errors)
+        self.assertRegex(errors, r"rank \d \(pid \d+\): exited with status 2; with this status it refuses its arguments, so it "
+                                 r"is not started again")
+        self.assertNotIn("it is started again", errors)
+
+    def test_the_others_go_on_without_one_that_refuses_its_arguments(self):
+        refuses = f"[ $TUTTI_RANK = 1 ] && exit 2; exec {PROGRAM} 200"
+        status, out, errors = run("-n", "3", "--restarts", "5", "--min-ranks", "2", "--", "sh", "-c", refuses)
+        self.assertEqual(status, 0, errors)
+        self.assertIn("the job goes on without it, since it would refuse its arguments again", errors)
+        self.assertIn("2 ranks, generation 1, 200 steps", last_line(out))
+
     def test_the_job_goes_on_without_it(self):
         status, out, errors = run("-n", "4", "--min-ranks", "3", "--", PROGRAM, "1000", "0", "300")
         self.assertEqual(status, 0, errors)

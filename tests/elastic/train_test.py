@@ -24,9 +24,9 @@ def losses(log):
     return {line["step"]: line["loss"] for line in lines if "step" in line}
 
 
-def ranks_of(job):
+def ranks_of(job, words="launched"):
     """The job's processes: the launcher's guardian is none."""
-    listed = subprocess.run(["pgrep", "-P", str(job.pid), "-f", "launched"], capture_output=True, text=True).stdout.split()
+    listed = subprocess.run(["pgrep", "-P", str(job.pid), "-f", words], capture_output=True, text=True).stdout.split()
     return [int(pid) for pid in listed]
 
 
@@ -153,6 +153,49 @@ class Training(unittest.TestCase):
         self.assertNotEqual(job.returncode, 0)
         self.assertIn("/proc/nothing", errors)
         self.assertFalse(losses(self.log) if os.path.exists(self.log) else {})
+
+    def expect_refusals(self, why, *arguments):
+        """Of a job that starts ranks again, where they say by their status that they refuse, and where they do not."""
+        train = [TUTTI, "train", *SMALL, "--json", self.log, *arguments]
+        for program, status in (train, 2), (["sh", "-c", '"$@" || exit 1', "sh", *train], 1):
+            with self.subTest(status=status):
+                done = subprocess.run([TUTTI, "run", "-n", "2", "--restarts", "3", "--", *program], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=LIMIT)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(why, done.stderr)
+                self.assertEqual("it is started again" in done.stderr, status == 1, done.stderr)
+                self.assertNotIn("goes on after", done.stderr)
+                self.assertFalse(losses(self.log) if os.path.exists(self.log) else {})
+
+    def test_restarts_do_not_undo_the_refusal_of_another_runs_checkpoint(self):
+        self.end(self.start("-n", "1", "--steps", "3", "--save", self.folder))
+        os.remove(self.log)
+        self.expect_refusals("there is a checkpoint of step 3; go on from it with --resume", "--seed", "7", "--steps", "9",
+                             "--save", self.folder)
+        self.assertEqual(os.listdir(self.folder), ["step-00000003"])
+
+    def test_restarts_do_not_undo_the_refusal_of_a_folder_that_cannot_be_written(self):
+        self.expect_refusals("/proc/nothing", "--steps", "9", "--save", "/proc/nothing")
+
+    def test_restarts_do_not_undo_that_a_resumed_run_is_already_done(self):
+        self.end(self.start("-n", "1", "--steps", "3", "--save", self.folder))
+        os.remove(self.log)
+        self.expect_refusals("step 3 of 3 is already done; raise --steps", "--steps", "3", "--save", self.folder, "--resume")
+
+    def test_the_jobs_own_checkpoint_is_gone_on_from_with_a_warning_where_the_curve_is_another(self):
+        what = 'if [ $TUTTI_RESTART = 0 ]; then set -- "$@" --steps 100000; else set -- "$@" --steps 40 --seed 2; fi; exec "$@"'
+        job = subprocess.Popen([TUTTI, "run", "-n", "2", "--restarts", "2", "--", "sh", "-c", what, "sh", TUTTI, "train", *SMALL,
+                                "--save", self.folder, "--save-every", "5", "--snapshot-every", "1000"],
+                               text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(job.kill)
+        for line in job.stdout:
+            if "saved step 10" in line:
+                break
+        for rank in ranks_of(job, r"^\S+ train"):  # with all their copies
+            os.kill(rank, signal.SIGKILL)
+        _, errors = self.end(job)
+        self.assertRegex(errors, r"generation 2 of 2 ranks goes on after step \d+, from the newest checkpoint")
+        self.assertIn("warning: the seed was 1 and is 2: the curve is not that of one run", errors)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "tools/exit_status.hpp"
 #include "tools/run/feed.hpp"
 #include "tools/run/host_signals.hpp"
 #include "tools/run/job.hpp"
@@ -59,6 +60,8 @@ class RankProcess {
   const std::string& host() const { return host_; }
   /// On another host: the connection is made, and the program is being started.
   bool begun() const { return host_.empty() || outputs_.front().remote_pid().has_value(); }
+  /// It has ended with the status by which programs say that their arguments are refused.
+  bool refused() const { return status() == kRefusedStatus; }
   /// Its exit status, 128 + signal if a signal killed it. Valid once it has ended.
   int status() const;
   bool killed_by(int signal) const;

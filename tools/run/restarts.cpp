@@ -31,8 +31,8 @@ Restarts::Restarts(const Job& job, int most, int min_ranks)
   server_ = control::JobServer::open(job.name, job.secret, static_cast<int>(job.ranks.size()), report);
 }
 
-Restarts::Then Restarts::after_failure(int rank, int others) {
-  if (used_ < most_) {
+Restarts::Then Restarts::after_failure(int rank, int others, bool refused) {
+  if (used_ < most_ && !refused) {
     ++used_;
     Rank& of = ranks_[static_cast<size_t>(rank)];
     const std::chrono::duration<double> lived = Deadline::Clock::now() - of.started;
@@ -42,18 +42,22 @@ Restarts::Then Restarts::after_failure(int rank, int others) {
     return Then::Again;
   }
   if (min_ranks_ == 0 || others < min_ranks_) {
-    server_->close(fmt::format(
-        "rank {} has failed, and {}", rank,
-        min_ranks_ == 0 ? "no restart is left" : fmt::format("fewer ranks than {} remain (--min-ranks)", min_ranks_)));
+    server_->close(fmt::format("rank {} has failed, and {}", rank,
+                               refused ? "it refuses its arguments"
+                               : min_ranks_ == 0
+                                   ? "no restart is left"
+                                   : fmt::format("fewer ranks than {} remain (--min-ranks)", min_ranks_)));
     return Then::End;
   }
   server_->drop(rank);
   return Then::Without;
 }
 
-std::string Restarts::words(Then then) const {
+std::string Restarts::words(Then then, bool refused) const {
   if (then == Then::Again) return fmt::format("it is started again ({} of {} restarts)", used_, most_);
-  return fmt::format("the job goes on without it{}", most_ > 0 ? ", since no restart is left" : "");
+  return fmt::format("the job goes on without it{}", refused     ? ", since it would refuse its arguments again"
+                                                     : most_ > 0 ? ", since no restart is left"
+                                                                 : "");
 }
 
 std::optional<int> Restarts::take_due() {

@@ -30,10 +30,11 @@ class Restarts {
   uint32_t incarnation(int rank) const { return ranks_[static_cast<size_t>(rank)].incarnation; }
 
   enum class Then { End, Again, Without };
-  /// A rank has failed, and `others` run or will: decides what to do, and tells the server.
-  Then after_failure(int rank, int others);
+  /// A rank has failed, and `others` run or will: decides what to do, and tells the server. `refused`: it refused its
+  /// arguments, as it would again.
+  Then after_failure(int rank, int others, bool refused = false);
   /// What after_failure() has decided, for messages.
-  std::string words(Then then) const;
+  std::string words(Then then, bool refused) const;
   /// A process of the rank has been started.
   void has_started(int rank) { ranks_[static_cast<size_t>(rank)].started = Deadline::Clock::now(); }
   /// A rank has ended, and none takes its place.

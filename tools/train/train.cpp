@@ -7,6 +7,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "tools/commands.hpp"
+#include "tools/exit_status.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/restarts.hpp"
@@ -72,11 +73,19 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
       return;
     }
     if (elastic) {
-      status = train_through_generations(*flags) ? 0 : 1;
+      status = train_through_generations(*flags);
       return;
     }
-    const bool went_well = run_ranks("tutti train", 1, [&](Communicator& comm) { TrainRun(*flags).on(comm); });
-    status = went_well ? 0 : 1;
+    int failed = 1;
+    const bool went_well = run_ranks("tutti train", 1, [&](Communicator& comm) {
+      try {
+        TrainRun(*flags).on(comm);
+      } catch (const Error& error) {
+        failed = status_of(error);
+        throw;
+      }
+    });
+    status = went_well ? 0 : failed;
   });
 }
 

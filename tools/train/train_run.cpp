@@ -7,7 +7,9 @@
 #include <csignal>
 #include <span>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "tools/exit_status.hpp"
 #include "tools/train/trace.hpp"
 
 namespace tutti::tools {
@@ -42,31 +44,49 @@ int64_t TrainRun::newest(Communicator& comm) const {
   return step;
 }
 
-/// Finds the state to go on from: that of the copies in memory, else the newest checkpoint's, else there is none.
+/// Has this very job saved the newest checkpoint, as rank 0 sees it?
+bool TrainRun::newest_is_own(Communicator& comm) const {
+  int own = comm.rank() == 0 && train::newest_is_of_job(flags_.save, env().job) ? 1 : 0;
+  if (comm.size() > 1) comm.broadcast(own, 0);
+  return own != 0;
+}
+
+/// A folder in which nothing can be saved is refused, as a wrong word of the command line.
+void TrainRun::try_folder(train::Trainer& trainer) const {
+  try {
+    trainer.try_folder(flags_.save);
+  } catch (const train::NotSaved& why) {
+    throw Error(Code::InvalidArgument, why.what());
+  }
+}
+
+/// Finds the state to go on from: that of the copies in memory, else that of this job's newest checkpoint. Where there
+/// is neither, no step of this job is left, and what a first start refuses is refused now too: a rank that was started
+/// again may have left one that refused.
 void TrainRun::prepare(Communicator& comm, train::Trainer& trainer) {
   const tuttiJobState_t job = Communicator::job_state();
-  if (job.generation > 1 && !flags_.save.empty()) {
-    go_on_unsaved(trainer, "checkpoints cannot be saved now", [&] { trainer.try_folder(flags_.save); });
-  } else if (!flags_.save.empty()) {
-    trainer.try_folder(flags_.save);
-  }
+  const bool again = job.generation > 1, saves = !flags_.save.empty();
+  const bool copies = again && trainer.restore(snapshots_);
   const int64_t saved = newest(comm);
-  if (job.generation > 1) {
-    const bool known = trainer.restore(snapshots_);
-    if (!known && saved > 0) trainer.resume(flags_.save);
-    if (prints_) {
-      fmt::print(stderr, "tutti train: generation {} of {} ranks goes on after step {}, {}\n", job.generation,
-                 comm.size(), trainer.steps_done(),
-                 known       ? "from copies in memory"
-                 : saved > 0 ? "from the newest checkpoint"
-                             : "from the start: no copy is left");
+  if (copies || (again && saved > 0 && newest_is_own(comm))) {
+    if (!copies) warn_of_changes(trainer.resume(flags_.save));
+    if (saves) go_on_unsaved(trainer, "checkpoints cannot be saved now", [&] { trainer.try_folder(flags_.save); });
+  } else {
+    if (saves) try_folder(trainer);
+    if (flags_.resume) {
+      resume(trainer);
+    } else if (saved > 0) {  // a run that does not resume must not add to another run's checkpoints
+      throw_error(Code::InvalidArgument,
+                  "--save {}: there is a checkpoint of step {}; go on from it with --resume, or choose another folder",
+                  flags_.save, saved);
     }
-  } else if (flags_.resume) {
-    resume(trainer);
-  } else if (saved > 0) {  // a run that does not resume must not add to another run's checkpoints
-    throw_error(Code::InvalidArgument,
-                "--save {}: there is a checkpoint of step {}; go on from it with --resume, or choose another folder",
-                flags_.save, saved);
+  }
+  if (again && prints_) {
+    fmt::print(stderr, "tutti train: generation {} of {} ranks goes on after step {}, {}\n", job.generation,
+               comm.size(), trainer.steps_done(),
+               copies                     ? "from copies in memory"
+               : trainer.steps_done() > 0 ? "from the newest checkpoint"
+                                          : "from the start: no copy is left");
   }
   if (elastic_) snapshot(trainer);
 }
@@ -78,6 +98,10 @@ void TrainRun::resume(train::Trainer& trainer) {
     throw_error(Code::InvalidArgument, "step {} of {} is already done; raise --steps", trainer.steps_done(),
                 flags_.steps);
   }
+  warn_of_changes(changed);
+}
+
+void TrainRun::warn_of_changes(const std::string& changed) const {
   if (!prints_ || changed.empty()) return;
   fmt::print(stderr, "tutti train: warning: {}: the curve is not that of one run\n", changed);
 }
@@ -128,7 +152,7 @@ void TrainRun::go_on_unsaved(const train::Trainer& trainer, const std::string& w
 void TrainRun::save(train::Trainer& trainer) {
   end_save(trainer);
   go_on_unsaved(trainer, fmt::format("step {} is not saved", trainer.steps_done()),
-                [&] { saving_ = trainer.begin_save(flags_.save); });
+                [&] { saving_ = trainer.begin_save(flags_.save, env().job); });
 }
 
 void TrainRun::end_save(train::Trainer& trainer) {
@@ -145,7 +169,7 @@ void TrainRun::last_save(Communicator& comm, train::Trainer& trainer) {
   end_save(trainer);
   if (flags_.save.empty() || newest(comm) >= trainer.steps_done()) return;
   try {
-    trainer.save(flags_.save);
+    trainer.save(flags_.save, env().job);
   } catch (const train::NotSaved& why) {
     throw_error(why.code(), "step {} is not saved: {}; {}; make room in {}, and go on from there with --resume",
                 trainer.steps_done(), why.what(), newest_of(flags_.save), flags_.save);
@@ -198,7 +222,7 @@ TrainRun::End TrainRun::on(Communicator& comm) {
   return trainer.steps_done() < flags_.steps ? End::Noticed : End::Done;
 }
 
-bool train_through_generations(const TrainFlags& flags) {
+int train_through_generations(const TrainFlags& flags) {
   constexpr int kMaxFailures = 1000;
   TrainRun run(flags);
   for (int failures = 0; failures < kMaxFailures; ++failures) {
@@ -207,7 +231,7 @@ bool train_through_generations(const TrainFlags& flags) {
       comm = Communicator::from_environment();
       const auto end = run.on(*comm);
       comm->close();
-      if (end != TrainRun::End::Gather) return true;
+      if (end != TrainRun::End::Gather) return 0;
     } catch (const Error& error) {
       const bool made = comm.has_value() && !comm->empty();
       fmt::print(stderr, "tutti train: {}{}\n", made ? fmt::format("rank {}: ", comm->rank()) : "", error.what());
@@ -215,10 +239,10 @@ bool train_through_generations(const TrainFlags& flags) {
       // While it is made, Aborted means that the job ends.
       const bool by_others = error.code() == Code::PeerFailed || error.code() == Code::Timeout ||
                              error.code() == Code::Revoked || (made && error.code() == Code::Aborted);
-      if (!by_others) return false;
+      if (!by_others) return status_of(error);
     }
   }
-  return false;
+  return 1;
 }
 
 }  // namespace tutti::tools

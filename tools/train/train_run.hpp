@@ -27,8 +27,11 @@ class TrainRun {
     int saving = 0, not_saved = 0;  ///< what is saved in the background: a rank still writes, a rank cannot write
   };
   int64_t newest(Communicator& comm) const;
+  bool newest_is_own(Communicator& comm) const;
+  void try_folder(train::Trainer& trainer) const;
   void prepare(Communicator& comm, train::Trainer& trainer);
   void resume(train::Trainer& trainer);
+  void warn_of_changes(const std::string& changed) const;
   Due due(Communicator& comm, const train::Trainer& trainer);
   void snapshot(train::Trainer& trainer);
   void save(train::Trainer& trainer);
@@ -46,7 +49,7 @@ class TrainRun {
   std::unique_ptr<train::BackgroundSave> saving_;
 };
 
-/// Trains over the generations of the job until the run is done. True if it went well.
-bool train_through_generations(const TrainFlags& flags);
+/// Trains over the generations of the job until the run is done. Returns the exit status.
+int train_through_generations(const TrainFlags& flags);
 
 }  // namespace tutti::tools

@@ -21,9 +21,10 @@ namespace tutti::train {
 
 /// What the checkpoint is of.
 struct CheckpointOf {
-  int64_t step = 0;   ///< steps that have been made
-  std::string model;  ///< must be the same when it is loaded: one fact a line, "name value"
-  std::string run;    ///< may differ when it is loaded: the same
+  int64_t step = 0;      ///< steps that have been made
+  std::string model;     ///< must be the same when it is loaded: one fact a line, "name value"
+  std::string run;       ///< may differ when it is loaded: the same
+  std::string job = {};  ///< that saved it, where ranks come and go: a name that no other job has; "": not known
 };
 
 /// A rank's part in saving and loading.
@@ -37,6 +38,8 @@ struct CheckpointPart {
 
 /// The newest checkpoint's step; nothing if there is none.
 std::optional<int64_t> newest_checkpoint(const std::string& folder);
+/// Has this job saved the newest checkpoint? False also if there is none, or its manifest is torn.
+bool newest_is_of_job(const std::string& folder, const std::string& job);
 
 /// A checkpoint could not be written, by one rank at least: the disk is full, for instance. Thrown on all ranks, which
 /// can go on: the checkpoints before are whole, what was written of this one is removed, and a later one may succeed.

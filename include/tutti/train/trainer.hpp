@@ -79,15 +79,15 @@ class Trainer {
   /// Error(Mismatch) on all ranks, which names two that differ. ZeRO-3 has no second copy to compare.
   void compare_replicas();
   /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must
-  /// be the same; mesh, data parallelism and types may differ. All ranks call.
-  void save(const std::string& folder);
+  /// be the same; mesh, data parallelism and types may differ. All ranks call. `job`: CheckpointOf::job.
+  void save(const std::string& folder, const std::string& job = "");
   /// Returns what is not as in the run that saved it, for people: the text, the batch, the seed or the rate; "" if
   /// nothing.
   std::string resume(const std::string& folder);
   /// Throws on all ranks if one of them cannot write there.
   void try_folder(const std::string& folder) { train::try_folder(folder, mesh_.world()); }
   /// The same in the background: see BackgroundSave.
-  std::unique_ptr<BackgroundSave> begin_save(const std::string& folder);
+  std::unique_ptr<BackgroundSave> begin_save(const std::string& folder, const std::string& job = "");
   void end_save(BackgroundSave& save) { save.finish(mesh_.world()); }
   /// Keeps copies of the state in memory, and goes on from them, on whatever ranks: see snapshots.hpp. All ranks call;
   /// restore() is false where no step is whole.

@@ -26,7 +26,8 @@ class Loader {
     check_model(folder_.string(), manifest_.at("model").get<std::string>(), model);
   }
   CheckpointOf of() const {
-    return {manifest_.at("step").get<int64_t>(), manifest_.at("model").get<std::string>(), manifest_.value("run", "")};
+    return {manifest_.at("step").get<int64_t>(), manifest_.at("model").get<std::string>(), manifest_.value("run", ""),
+            manifest_.value("job", "")};
   }
 
   void load() {

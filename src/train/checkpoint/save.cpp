@@ -62,6 +62,7 @@ void complete(const Path& folder, const Path& partial, const CheckpointOf& of, i
                                          {"step", of.step},
                                          {"model", of.model},
                                          {"run", of.run},
+                                         {"job", of.job},
                                          {"ranks", ranks}});
   sync_folder(partial);
   std::filesystem::rename(partial, step_folder(folder, of.step));
@@ -208,6 +209,16 @@ int64_t BackgroundSave::step() const { return work_->of.step; }
 std::optional<int64_t> newest_checkpoint(const std::string& folder) {
   const std::vector<int64_t> steps = steps_in(folder);
   return steps.empty() ? std::nullopt : std::optional(steps.front());
+}
+
+bool newest_is_of_job(const std::string& folder, const std::string& job) {
+  const std::optional<int64_t> newest = newest_checkpoint(folder);
+  if (!newest || job.empty()) return false;
+  try {
+    return read_json(step_folder(folder, *newest) / "manifest.json").value("job", "") == job;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part) {

@@ -111,12 +111,12 @@ std::string Trainer::facts_of_run() const {
                      options_.adam.rate);
 }
 
-void Trainer::save(const std::string& folder) {
-  save_checkpoint(folder, {done_, facts_of(options_), facts_of_run()}, checkpoint_part());
+void Trainer::save(const std::string& folder, const std::string& job) {
+  save_checkpoint(folder, {done_, facts_of(options_), facts_of_run(), job}, checkpoint_part());
 }
 
-std::unique_ptr<BackgroundSave> Trainer::begin_save(const std::string& folder) {
-  return std::make_unique<BackgroundSave>(folder, CheckpointOf{done_, facts_of(options_), facts_of_run()},
+std::unique_ptr<BackgroundSave> Trainer::begin_save(const std::string& folder, const std::string& job) {
+  return std::make_unique<BackgroundSave>(folder, CheckpointOf{done_, facts_of(options_), facts_of_run(), job},
                                           checkpoint_part());
 }
 

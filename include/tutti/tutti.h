@@ -214,7 +214,9 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, i
 /* A communicator of `ranks` ranks: those of `comm`, which keep their numbers, but for the `count` replaced ones; new
  * processes take the places of these, and the places from the size of `comm` on. The ranks that stay call it, outside
  * groups, with the same arguments, after a failure of `comm` too; new processes call tuttiCommInitRank with the id that
- * tuttiCommGetGrowId has made, and one of the open places. As tuttiCommShrink otherwise. */
+ * tuttiCommGetGrowId has made, and one of the open places. The name of `comm` is the new one's on all ranks, also where
+ * a new process passes another. Ranks that stay keep the time-outs of `comm`; new processes have those that they pass.
+ * As tuttiCommShrink otherwise. */
 TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, const int* replaced, int count, int ranks, tuttiComm_t* grown);
 /* *id: what new processes need to join in the next tuttiCommGrow of `comm` with these arguments. On the first rank that
  * stays, before its tuttiCommGrow; a process that comes earlier, or after one that failed, is refused. */

@@ -51,7 +51,8 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
       throw cause_of(found, options.terms);
     }
   }();
-  if (options.title.empty()) options.title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
+  if (!endpoint->title().empty()) options.title = endpoint->title();
+  if (options.title.empty()) options.title = control::title_of_unnamed(id.name(), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
     made->wire_up(std::move(options));

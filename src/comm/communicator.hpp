@@ -283,6 +283,7 @@ class Communicator {
   }
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   std::string purpose_of(const std::string& what, bool begins);
+  std::string given_title() const;
   struct Remake;
   std::shared_ptr<Communicator> remake(const Remake& how);
   enum class State : uint8_t { Live, Suspended, Left };

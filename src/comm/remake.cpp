@@ -121,6 +121,11 @@ std::shared_ptr<Communicator> Communicator::shrink(std::vector<Rank> excluded) {
   return remake(how);
 }
 
+/// A grown communicator has the same name as its parent, on its new ranks too, unless that was made of the parent's id.
+std::string Communicator::given_title() const {
+  return title() == control::title_of_unnamed(endpoint_->name(), ranks()) ? "" : title();
+}
+
 control::UniqueId Communicator::grow_id(std::vector<Rank> replaced, Rank ranks) {
   replaced = checked("grow", "replaced", std::move(replaced), this->ranks(), rank());
   check_size(replaced, this->ranks(), ranks);
@@ -129,7 +134,7 @@ control::UniqueId Communicator::grow_id(std::vector<Rank> replaced, Rank ranks) 
     throw_error(Code::InvalidUsage, "grow: the id is made by rank {}, the first that stays, and rank {} asks for it",
                 staying.front(), rank());
   }
-  return endpoint_->grow_id(rank(), purpose_of(call_of(replaced, ranks), false), staying, ranks);
+  return endpoint_->grow_id(rank(), purpose_of(call_of(replaced, ranks), false), staying, ranks, given_title());
 }
 
 std::shared_ptr<Communicator> Communicator::grow(std::vector<Rank> replaced, Rank ranks) {
@@ -138,7 +143,7 @@ std::shared_ptr<Communicator> Communicator::grow(std::vector<Rank> replaced, Ran
   const std::vector<Rank> staying = all_but(replaced, this->ranks());
   const std::string call = call_of(replaced, ranks);
   return remake({.call = call,
-                 .id = endpoint_->grow_id(staying.front(), purpose_of(call, true), staying, ranks),
+                 .id = endpoint_->grow_id(staying.front(), purpose_of(call, true), staying, ranks, given_title()),
                  .staying = staying,
                  .ranks = ranks,
                  .rank = rank(),

@@ -117,6 +117,7 @@ void ControlClient::on_table(Table table) {
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
+    title_ = std::move(table.title);
     for (const Member& m : members_) process_ids_.push_back({m.host, m.process, m.started, m.nonce});
     joined_ = true;
   }

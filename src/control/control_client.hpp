@@ -49,6 +49,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Valid once joined. Throws Error(InvalidArgument) for a rank that does not exist.
   const Member& member(Rank rank) const { return members_[index(rank)]; }
   const transports::ProcessId& process_id(Rank rank) const { return process_ids_[index(rank)]; }
+  /// Valid once joined: what messages call the communicator, where its rendezvous server says so; else empty.
+  const std::string& title() const { return title_; }
 
   // ---- any thread
   /// Null once every rank has left, or this client was closed for another reason.
@@ -161,6 +163,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   const std::string holder_;
   std::vector<Member> members_;  // written once, before joined_ is set
   std::vector<transports::ProcessId> process_ids_;
+  std::string title_;
   Member server_;
 
   std::atomic<uint32_t> failed_{0};

@@ -66,6 +66,11 @@ inline std::string title_of_split(const std::string& parent, int colour, const s
   return fmt::format("split of {} (colour {}, {})", parent.substr(0, kLongest), colour, list_ranks(ranks));
 }
 
+/// Of a communicator, with this public name, to which nobody has given another one.
+inline std::string title_of_unnamed(const std::string& name, Rank ranks) {
+  return fmt::format("communicator {} of {} ranks", name.substr(0, 4), ranks);
+}
+
 inline std::string title_of_shrunk(const std::string& parent, const std::vector<Rank>& excluded) {
   constexpr size_t kLongest = 80;  // bytes of the parent's title
   return fmt::format("{} without {}", parent.substr(0, kLongest), list_ranks(excluded));

@@ -44,6 +44,7 @@ Rank Endpoint::rank() const { return client_->rank(); }
 Rank Endpoint::ranks() const { return client_->ranks(); }
 const transports::ProcessId& Endpoint::process_id(Rank r) const { return client_->process_id(r); }
 const std::string& Endpoint::name() const { return client_->name(); }
+const std::string& Endpoint::title() const { return client_->title(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
 const std::string& Endpoint::host_name(Rank r) const { return client_->member(r).host_name; }
 
@@ -77,8 +78,9 @@ UniqueId Endpoint::id_opened_by(Rank leader, std::string_view purpose, const Pla
 
 UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const { return id_opened_by(leader, purpose, {}); }
 
-UniqueId Endpoint::grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks) const {
-  Places places{.ranks = ranks, .kept = {}};
+UniqueId Endpoint::grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks,
+                           const std::string& title) const {
+  Places places{.ranks = ranks, .kept = {}, .title = title.substr(0, kMaxName)};
   for (const Rank rank : staying) {
     Member& member = places.kept[rank] = client_->member(rank);
     member.info.clear();

@@ -79,6 +79,8 @@ class Endpoint final : public transports::Wireup {
   const transports::ProcessId& process_id(Rank rank) const override;
   void confirm_process(Rank peer, Deadline deadline) override;
   const std::string& name() const override;
+  /// What messages call the communicator on all ranks, if it is one that has grown; else empty: each rank knows.
+  const std::string& title() const;
   /// What `rank` passed to join().
   const std::string& info(Rank rank) const;
   const std::string& host_name(Rank rank) const;
@@ -90,8 +92,10 @@ class Endpoint final : public transports::Wireup {
   /// all of them. Throws Error(InvalidUsage) after leave().
   UniqueId derive_id(Rank leader, std::string_view purpose) const;
   /// The same of a communicator of `ranks` ranks in which the `staying` ones, leader among them, keep their numbers and
-  /// other processes have the other places. A process that claims another one's place is refused.
-  UniqueId grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks) const;
+  /// other processes have the other places. A process that claims another one's place is refused. `title`: what
+  /// messages call it on all ranks; empty: a name that is made of the id.
+  UniqueId grow_id(Rank leader, std::string_view purpose, const std::vector<Rank>& staying, Rank ranks,
+                   const std::string& title) const;
   /// The same of a split: its ranks join with this as JoinTerms::parent, and the process of `leader` opens a rendezvous
   /// server when the first of them comes.
   UniqueId split_id(Rank leader, std::string_view purpose) const;

@@ -97,6 +97,7 @@ struct Member {
 struct Places {
   Rank ranks = 0;               ///< 0: those who register decide
   std::map<Rank, Member> kept;  ///< for ranks of these processes
+  std::string title = {};       ///< of the communicator, in messages; empty: one is made of its id
 };
 
 struct Register {
@@ -230,7 +231,11 @@ struct Welcome {
 struct Table {
   static constexpr Kind kKind = Kind::Table;
   std::vector<Member> members;
-  static void fields(auto& m, auto& v) { v.list(m.members, kMaxRanks); }
+  std::string title;  ///< what messages call the communicator, if it is one that grows; else each rank knows
+  static void fields(auto& m, auto& v) {
+    v.list(m.members, kMaxRanks);
+    v.words(m.title, kMaxName);
+  }
 };
 
 /// A contribution. `call` and `what` name the call that it is part of; they must be equal on all ranks.

@@ -252,6 +252,7 @@ void RendezvousServer::begin() {
   incomplete_.reset();
   joined_.resize(static_cast<size_t>(size_));
   Table table;
+  table.title = title_;
   table.members.resize(joined_.size());
   for (const auto& a : std::vector(applicants_)) {
     control_.loop().cancel(a->timer);

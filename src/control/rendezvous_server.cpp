@@ -43,6 +43,7 @@ RendezvousServer::RendezvousServer(ControlThread& control, std::string name, std
       trunks_(std::move(trunks)),
       incomplete_(trunks_ == nullptr ? nullptr : trunks_->begin_server()),
       kept_places_(std::move(places.kept)),
+      title_(places.ranks != 0 && places.title.empty() ? title_of_unnamed(name_, places.ranks) : places.title),
       size_(places.ranks) {}
 RendezvousServer::~RendezvousServer() = default;
 

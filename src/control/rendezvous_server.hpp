@@ -158,6 +158,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   std::vector<std::shared_ptr<Applicant>> applicants_;
   std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
   const std::map<Rank, Member> kept_places_;
+  const std::string title_;  // of a communicator that grows
   /// Refused claims to places of a communicator that grows: the place, and the claimant's Member::nonce.
   std::multiset<std::pair<Rank, uint64_t>> refused_claims_;
   Rank size_ = 0;            // 0: not decided yet

@@ -299,5 +299,58 @@ TEST(Grow, ThatRanksDoNotAgreeOnTimesOutOnEachOfThem) {
   });
 }
 
+std::string name_of(tuttiComm_t comm) {
+  const char* name = nullptr;
+  EXPECT_EQ(tuttiCommGetName(comm, &name), tuttiSuccess);
+  return name;
+}
+
+/// What the ranks of a communicator of two threads that has grown by a third one call it. Null: no name is given.
+std::vector<std::string> names_after_growing(const char* parent, const char* newcomer) {
+  const auto join = [](const tuttiUniqueId& id, int ranks, int rank, const char* name) {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.name = name;
+    tuttiComm_t comm = nullptr;
+    EXPECT_EQ(tuttiCommInitRankConfig(&comm, ranks, id, rank, &config), tuttiSuccess) << tuttiGetLastError();
+    return comm;
+  };
+  std::vector<std::string> names(3);
+  const auto tell_and_leave = [&](int rank, tuttiComm_t comm) {
+    names[static_cast<size_t>(rank)] = name_of(comm);
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess) << tuttiGetLastError();
+  };
+  tuttiUniqueId id;
+  EXPECT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
+  std::thread third;
+  const auto stay = [&](int rank) {
+    tuttiComm_t comm = join(id, 2, rank, parent), grown = nullptr;
+    if (rank == 0) {
+      tuttiUniqueId passed_on;
+      ASSERT_EQ(tuttiCommGetGrowId(comm, nullptr, 0, 3, &passed_on), tuttiSuccess) << tuttiGetLastError();
+      third = std::thread([&, passed_on] { tell_and_leave(2, join(passed_on, 3, 2, newcomer)); });
+    }
+    ASSERT_EQ(tuttiCommGrow(comm, nullptr, 0, 3, &grown), tuttiSuccess) << tuttiGetLastError();
+    tell_and_leave(rank, grown);
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess) << tuttiGetLastError();
+  };
+  std::thread other(stay, 1);
+  stay(0);
+  other.join();
+  third.join();
+  return names;
+}
+
+TEST(Grow, KeepsTheNameOnAllRanks) {
+  for (const char* newcomer : {"trainers", "others", static_cast<const char*>(nullptr)}) {
+    EXPECT_EQ(names_after_growing("trainers", newcomer), std::vector<std::string>(3, "trainers"));
+  }
+}
+
+TEST(Grow, HasOneNameOnAllRanksWhereTheParentHasNone) {
+  const std::vector<std::string> names = names_after_growing(nullptr, "others");
+  EXPECT_EQ(names, std::vector<std::string>(3, names[0]));
+  EXPECT_NE(names[0].find(" of 3 ranks"), std::string::npos) << names[0];
+}
+
 }  // namespace
 }  // namespace tutti::fault

@@ -28,6 +28,7 @@ Member make_member(int number) {
 Table make_table() {
   Table table;
   for (int i = 0; i < 3; ++i) table.members.push_back(make_member(i));
+  table.title = "trainers";
   return table;
 }
 
@@ -57,6 +58,7 @@ TEST(Messages, ATableIsReadAsWritten) {
   const Table sent = make_table();
   const auto got = unpack<Table>(body_of(pack(sent)));
   ASSERT_EQ(got.members.size(), 3u);
+  EXPECT_EQ(got.title, "trainers");
   EXPECT_EQ(got.members[2].host_name, "node2");
   EXPECT_EQ(got.members[2].started, sent.members[2].started);
   EXPECT_EQ(got.members[2].nonce, sent.members[2].nonce);

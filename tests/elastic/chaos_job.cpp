@@ -146,14 +146,16 @@ bool run_generation(Seen& seen, Progress& progress, std::chrono::milliseconds pa
 }
 
 /// "RESIDENT_FROM RESIDENT_TO DESCRIPTORS_FROM DESCRIPTORS_TO": of the last generation, and of the first one after two
-/// others that had as many ranks, since each rank takes memory and descriptors.
+/// others that had as many ranks, since each rank takes memory and descriptors; and how many generations lie between.
 void tell_end(const Seen& seen) {
   size_t first = std::min<size_t>(2, seen.ranks.size() - 1);
   while (seen.ranks[first] != seen.ranks.back()) ++first;
-  std::printf("end: step %ld, made %ld, wrong %ld, failures %ld, generations %zu, KiB %ld %ld, descriptors %ld %ld\n",
-              static_cast<long>(seen.step), static_cast<long>(seen.made), static_cast<long>(seen.wrong),
-              static_cast<long>(seen.failures), seen.resident.size(), seen.resident[first], seen.resident.back(),
-              seen.descriptors[first], seen.descriptors.back());
+  std::printf(
+      "end: step %ld, made %ld, wrong %ld, failures %ld, generations %zu, KiB %ld %ld, descriptors %ld %ld, "
+      "%zu generations later\n",
+      static_cast<long>(seen.step), static_cast<long>(seen.made), static_cast<long>(seen.wrong),
+      static_cast<long>(seen.failures), seen.resident.size(), seen.resident[first], seen.resident.back(),
+      seen.descriptors[first], seen.descriptors.back(), seen.ranks.size() - 1 - first);
   std::fflush(stdout);
 }
 

@@ -26,6 +26,8 @@ RANKS_EACH = 3
 # descriptors were seen in 13 to 80 generations, and 15 MiB in 20 minutes.
 MOST_GROWTH = 16 << 10, 4
 KNOWN = ("chaos_job", "progress", "log", "on", "tmp")  # files of this test
+LAST_KILLS = 6  # with which a job ends that has as many ranks as the launcher has started
+COMPARED_OVER = 4  # generations at least, of as many ranks, between the two figures of a process
 NAMES = ("near", "far")
 ADDRESSES = ("10.98.0.1", "10.98.0.2")
 
@@ -210,6 +212,19 @@ class Chaos:
         segments = pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
         assert not [line for line in segments if line.split()[4] in pids], "a segment of System V is left"
 
+    def settle(self):
+        """Memory and descriptors are compared between generations of as many ranks: the last ones all have the launcher's, and
+        one process at least is in all of them."""
+        for guest in self.guests:
+            guest.kill()
+            guest.wait()
+        spared = self.random.choice(self.ranks())
+        for _ in range(LAST_KILLS):
+            self.await_progress("the last kills")
+            victim = self.random.choice([rank for rank in self.ranks() if rank != spared])
+            os.kill(victim, signal.SIGKILL)
+        self.await_progress("the last kill")
+
     def finish(self):
         self.job.send_signal(signal.SIGTERM)
         status = self.job.wait(120)
@@ -218,16 +233,17 @@ class Chaos:
         self.log.seek(0)
         text = self.log.read()
         ends = re.findall(r"end: step (\d+), made (\d+), wrong (\d+), failures (\d+), generations (\d+), "
-                          r"KiB (\d+) (\d+), descriptors (\d+) (\d+)", text)
+                          r"KiB (\d+) (\d+), descriptors (\d+) (\d+), (\d+) generations later", text)
         assert status == 0, f"the job ended with {status}"
         assert len(ends) >= 2 * RANKS_EACH, f"{len(ends)} ranks have told their end"
         assert all(int(end[2]) == 0 for end in ends), "a result was wrong"
         assert len({end[0] for end in ends}) == 1, "ranks ended at different steps"
         self.expect_nothing_left(text)
-        oldest = max(ends, key=lambda end: int(end[4]))
+        oldest = max(ends, key=lambda end: int(end[9]))
+        assert int(oldest[9]) >= COMPARED_OVER, f"no process can be compared over more than {oldest[9]} generations"
         grown = int(oldest[6]) - int(oldest[5]), int(oldest[8]) - int(oldest[7])
-        print(f"{self.counts}: {ends[0][0]} steps, {len(ends)} ranks at the end; the oldest was in {oldest[4]} generations: "
-              f"memory {oldest[5]} to {oldest[6]} KiB, descriptors {oldest[7]} to {oldest[8]}")
+        print(f"{self.counts}: {ends[0][0]} steps, {len(ends)} ranks at the end; one of {oldest[4]} generations, over {oldest[9]} "
+              f"of them: memory {oldest[5]} to {oldest[6]} KiB, descriptors {oldest[7]} to {oldest[8]}")
         assert self.any_memory or grown[0] < MOST_GROWTH[0], f"memory has grown by {grown[0]} KiB"
         assert grown[1] < MOST_GROWTH[1], f"descriptors have grown by {grown[1]}"
 
@@ -249,6 +265,7 @@ def main():
     chaos = Chaos(options.build.resolve(), hosts, options.seed, options.pause, options.any_memory)
     try:
         chaos.run(options.seconds, options.every)
+        chaos.settle()
         chaos.finish()
     except BaseException:
         chaos.log.seek(0)

@@ -52,7 +52,7 @@ Next make_step(tutti::Communicator& world, State& state) {
   return sums[0] > 0 ? Next::Stop : sums[1] > 0 ? Next::Gather : Next::Step;
 }
 
-/// A process is gone; or one is started again, and takes longer than TUTTI_TIMEOUT, since it failed several times at
+/// A process is gone; or one is started again, and takes longer than the others wait, since it failed several times at
 /// its start and the launcher pauses.
 bool is_worth_another_try(const tutti::Error& error) {
   return error.code() == tutti::Code::PeerFailed || error.code() == tutti::Code::Timeout;

@@ -177,9 +177,10 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tu
 /* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone.
  * Under `tutti run --restarts` or `--min-ranks` all processes of the job call it again when a communicator has failed,
  * and so does each process that was started anew: it returns the communicator of those that there are then, when all of
- * them have called it, or after TUTTI_TIMEOUT seconds with an error that names the others. If a rank dies meanwhile,
- * the error is tuttiPeerFailed, and they call it again. tuttiAborted: the job ends, or its launcher has ended. See
- * docs/elastic.md. */
+ * them have called it. It waits for them as long as TUTTI_TIMEOUT or TUTTI_INIT_TIMEOUT says, whichever is longer,
+ * since others come when a call of theirs has failed, which may take the one, and then make connections, which may take
+ * the other; then an error names those that have not come. If a rank dies meanwhile, the error is tuttiPeerFailed, and
+ * they call it again. tuttiAborted: the job ends, or its launcher has ended. See docs/elastic.md. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
 /* The job, as its launcher tells it under `tutti run --restarts` or `--min-ranks`. Set `size`, at least to that of the
  * fields up to `ends_in`. Does not wait. */

@@ -8,13 +8,13 @@
 #include "base/format.hpp"
 #include "select/machine_view.hpp"
 #include "select/network.hpp"
+#include "select/synthesis.hpp"
 #include "sim/simulate.hpp"
 #include "support/four_hosts.hpp"
 #include "support/topologies.hpp"
 #include "synth/bound.hpp"
 #include "synth/machines.hpp"
 #include "tools/sim/scene.hpp"
-#include "select/synthesis.hpp"
 #include "topo/cluster.hpp"
 
 namespace tutti::tools {

@@ -188,9 +188,7 @@ class Training(unittest.TestCase):
                                 "--save", self.folder, "--save-every", "5", "--snapshot-every", "1000"],
                                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(job.kill)
-        for line in job.stdout:
-            if "saved step 10" in line:
-                break
+        self.await_line(job, job.stdout, "saved step 10")
         for rank in ranks_of(job, r"^\S+ train"):  # with all their copies
             os.kill(rank, signal.SIGKILL)
         _, errors = self.end(job)

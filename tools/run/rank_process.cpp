@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -91,6 +92,7 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   request.out = theirs.out.get();
   request.err = theirs.err.get();
   pid_ = spawn(request);
+  started_ = std::chrono::steady_clock::now();
   in.read.reset();
   if (fed) feed_.emplace(std::move(in.write), (remote ? remote_preamble(job, rank) : "") + job.input, stdin_source);
 }
@@ -118,6 +120,11 @@ RankProcess::Ends RankProcess::open_output(const Job& job, Outputs& outputs) {
 
 int RankProcess::status() const {
   return WIFSIGNALED(wait_status_) ? 128 + WTERMSIG(wait_status_) : WEXITSTATUS(wait_status_);
+}
+
+bool RankProcess::refused() const {
+  constexpr auto kAtOnce = std::chrono::seconds(60);  // also a program that first meets the other ranks
+  return status() == kRefusedStatus && ended_at_ - started_ < kAtOnce;
 }
 
 bool RankProcess::killed_by(int signal) const { return status() == 128 + signal; }
@@ -149,6 +156,7 @@ std::string RankProcess::what_became() const {
 
 void RankProcess::mark_ended(int wait_status) {
   ended_ = true;
+  ended_at_ = std::chrono::steady_clock::now();
   wait_status_ = wait_status;
   feed_.reset();
 }

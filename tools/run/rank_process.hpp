@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,8 +61,9 @@ class RankProcess {
   const std::string& host() const { return host_; }
   /// On another host: the connection is made, and the program is being started.
   bool begun() const { return host_.empty() || outputs_.front().remote_pid().has_value(); }
-  /// It has ended with the status by which programs say that their arguments are refused.
-  bool refused() const { return status() == kRefusedStatus; }
+  /// It has ended soon after its start, with the status by which programs say that their arguments are refused. (After
+  /// hours of work the same status is a crash of some languages' programs.)
+  bool refused() const;
   /// Its exit status, 128 + signal if a signal killed it. Valid once it has ended.
   int status() const;
   bool killed_by(int signal) const;
@@ -97,6 +99,7 @@ class RankProcess {
   HostSignals& signals_;
   std::string starter_;  // what runs a command on its host
   pid_t pid_ = -1;
+  std::chrono::steady_clock::time_point started_, ended_at_;
   bool ended_ = false;
   int wait_status_ = 0;
   std::vector<OutputStream> outputs_;

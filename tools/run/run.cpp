@@ -58,8 +58,8 @@ rsh or dbclient as one argument for the shell of the other host.
 
 With --restarts or --min-ranks a rank that fails does not end the job: it is started again, or the others go on without
 it. All that run then call tuttiCommInitEnv again and get a communicator of those that there are; a rank that does not
-answer for TUTTI_HEARTBEAT_TIMEOUT seconds is killed. One that ends with status 2 refuses its arguments, and is not
-started again. SIGTERM to this command is a notice then, of which ranks learn by tuttiGetJobState: they have --notice
+answer for TUTTI_HEARTBEAT_TIMEOUT seconds is killed. One that ends with status 2 in its first minute refuses its
+arguments, and is not started again. SIGTERM to this command is a notice then, of which ranks learn by tuttiGetJobState: they have --notice
 seconds. The exit status is 0 if the ranks that were left ended with 0.
 
 Examples:

@@ -94,6 +94,7 @@ class Supervisor {
   size_t failed_later_ = 0;
   int interrupted_by_ = 0;    // the signal sent to the launcher
   bool output_lost_ = false;  // our own output accepts no more
+  bool was_refused_ = false;  // a rank is not started again, since it has refused its arguments
   std::optional<Deadline> deadline_;
   double counted_ = 0;   // seconds that it was away
   int next_signal_ = 0;  // to be sent at the deadline

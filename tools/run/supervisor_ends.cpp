@@ -78,9 +78,7 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   first_status_ = rank.status();
   if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that was requested
   say(fmt::format("{}: {}{}", rank.name(), rank.what_became(),
-                  job_.restarts != nullptr && rank.refused()
-                      ? "; with this status it refuses its arguments, so it is not started again"
-                      : ""));
+                  was_refused_ ? "; with this status it refuses its arguments, so it is not started again" : ""));
   if (running() > 0 && !deadline_ && !job_.keep_going) count_down(job_.grace, SIGTERM);
 }
 
@@ -131,6 +129,7 @@ bool Supervisor::goes_on_after(const RankProcess& rank) {
   }
   const int to_come = static_cast<int>(job_.ranks.size() - started_) + job_.restarts->due();
   const auto then = job_.restarts->after_failure(rank.rank(), running() + to_come, rank.refused());
+  was_refused_ = rank.refused();
   if (then == Restarts::Then::End) return false;
   say(fmt::format("{}: {}; {}", rank.name(), rank.what_became(), job_.restarts->words(then, rank.refused())));
   return true;

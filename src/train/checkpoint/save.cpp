@@ -248,7 +248,7 @@ void try_folder(const std::string& folder, Collectives& world) {
   });
   write_on_all(world, [&] {
     if (!std::filesystem::exists(token)) {
-      throw Error(Code::InvalidArgument,
+      throw Error(Code::SystemError,
                   fmt::format("checkpoint: rank 0's folder {} is another one: all ranks must see the same", folder));
     }
     const Removed own{Path(folder) / fmt::format("try-{:05d}", world.rank())};

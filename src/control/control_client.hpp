@@ -149,6 +149,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   // control thread, revocation.cpp
   void begin_revocation(const std::string& text);
   void pass_on_revocation();
+  void note_known_to_siblings();
   void finish();
 
   /// Records the first failure, or a revocation after it, with the first one's text; false if there was one already.
@@ -203,10 +204,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<ControlThread::Watch> watches_;
   std::unordered_map<uint64_t, Question> questions_;
   uint64_t tickets_ = 0;
-  std::string revocation_;              // the text of a revocation that peers are told if the rendezvous server is gone
-  bool revocation_is_relayed_ = false;  // by the rendezvous server
-  bool passed_on_ = false, passes_on_ = false;  // to peers: at some time, now
-  bool closes_then_ = false;                    // when it has passed it on
+  std::string revocation_;  // the text of a revocation that peers are told if the rendezvous server is gone
+  std::atomic<bool> revocation_is_relayed_{false};  // by the rendezvous server
+  bool passed_on_ = false, passes_on_ = false;      // to peers: at some time, now
+  bool closes_then_ = false;                        // when it has passed it on
 };
 
 }  // namespace tutti::control

@@ -130,7 +130,7 @@ bool ControlClient::set_failure(Code code, const std::string& text) {
     const bool revokes = code == Code::Revoked && failure_ && !is_deliberate(failure_->first);
     if (failure_ && !revokes) return false;
     failure_ = Failure(code, revokes ? fmt::format("{}; before that: {}", text, failure_->second) : text);
-    if (revokes) failure_is_known_ = false;
+    if (code == Code::Revoked) failure_is_known_ = false;
     failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
     mismatch_is_late = leave_returned_ && code == Code::Mismatch;
   }

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::array kToldWithin = {0.5, 5.0};  // the first and the second time
 constexpr double kRelayedWithin = 0.4;          // for the rendezvous server to relay a revocation
+constexpr size_t kRumours = 8;                  // processes that each tells of what all have probably heard
 
 /// False: it may hear it later.
 bool tell_one(const ToTell& to, const Member& me, const Key& key, const std::string& text, double seconds) {
@@ -35,6 +36,8 @@ bool tell_one(const ToTell& to, const Member& me, const Key& key, const std::str
     log_debug("{} was not told of the revocation: {}", describe_process(to.process), error.what());
     const bool is_gone = !is_reached && error.code() == Code::PeerFailed;  // nothing listens there
     return is_gone || is_rejection(error.code());                          // it has left: it knows the key no more
+  } catch (const std::exception&) {
+    return false;  // no memory, for example
   }
 }
 
@@ -92,8 +95,11 @@ void ControlClient::pass_on_revocation() {
     is_passed_on = is_passed_on || (client.get() != this && client->passed_on_);
   }
   if (is_passed_on) return note_known_failure();
-  const auto needless = [self = shared_from_this()](const ToTell& to) {
-    if (same_process(to.process, self->server_)) return true;  // it gets it over its channel, if it can hear at all
+  // Once the rendezvous server has relayed it, only those have not heard it whose server was killed in the middle.
+  const bool was_relayed = revocation_is_relayed_, server_hears = channel_ != nullptr;
+  const auto needless = [self = shared_from_this(), was_relayed, server_hears](const ToTell& to) {
+    if (server_hears && same_process(to.process, self->server_)) return true;
+    if (!was_relayed && self->revocation_is_relayed_) return true;
     const std::lock_guard lock(self->mutex_);
     return std::all_of(to.ranks.begin(), to.ranks.end(), [&](Rank r) {
       return self->is_lost(r) || self->membership_[self->index(r)] == Membership::Left;
@@ -101,20 +107,28 @@ void ControlClient::pass_on_revocation() {
   };
   try {
     passes_on_ = true;
-    start_thread([self = shared_from_this(), needless, text = revocation_] {
+    start_thread([self = shared_from_this(), needless, was_relayed, text = revocation_] {
       const Member& me = self->control_.local_member();
-      tell_of_revocation(processes_to_tell(self->members_, me), me, self->key_, text, needless);
+      std::vector<ToTell> processes = processes_to_tell(self->members_, me);
+      if (was_relayed && processes.size() > kRumours) processes.erase(processes.begin() + kRumours, processes.end());
+      tell_of_revocation(std::move(processes), me, self->key_, text, needless);
       self->control_.loop().post([self] {
         self->passes_on_ = false;
-        self->note_known_failure();
+        self->note_known_to_siblings();
         if (self->closes_then_) self->close();
       });
     }).detach();  // the process may end meanwhile
   } catch (const std::exception& error) {
     passes_on_ = false;
     log_warn("rank {}: other ranks may not hear that the communicator is revoked: {}", rank_, error.what());
-    note_known_failure();
+    note_known_to_siblings();
   }
+}
+
+/// It is as well known as it can be, which ranks wait for before their process ends.
+void ControlClient::note_known_to_siblings() {
+  note_known_failure();
+  for (const auto& client : control_.clients(name_)) client->note_known_failure();
 }
 
 /// Closes it, once a revocation has been passed on.

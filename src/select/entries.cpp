@@ -145,8 +145,8 @@ const plan::Algorithm* synthesised_plan(Collective collective, const std::string
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
   if (found != nullptr || inputs.ranks == 1 || !is_of_host(inputs)) return found;
   throw_error(Code::Unsupported,
-              "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, "
-              "TUTTI_SYNTH=kept uses them",
+              "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, or a "
+              "run with TUTTI_SYNTH=auto and without this demand; TUTTI_SYNTH=kept uses them",
               name_of(collective), name, none_kept(inputs));
 }
 

@@ -32,7 +32,6 @@ std::vector<Entry> entries_of(Collective collective, const CostInputs& inputs);
 [[noreturn]] void refuse(const Entry& entry, const std::string& why, const CostInputs& inputs);
 /// What TUTTI_ALGO demands that is not used, though it is no error: synthesised plans for calls on memory of GPUs,
 /// where none are kept. A sentence each, which says what to do. `only`: for this collective.
-/// none are kept. A sentence each, which says what to do. `only`: for this collective.
 std::vector<std::string> unused_demands(const CostInputs& inputs, std::optional<Collective> only = {});
 
 /// Warns about a forced algorithm along groups when the groups are trivial.

@@ -1,6 +1,7 @@
 #include "select/machine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/env.hpp"
@@ -193,11 +194,13 @@ plan::RankOrder order_of(const Pairs& pairs, bool reproducible) {
               "TUTTI_ORDER gives another order than the communicator's, in which TUTTI_REPRODUCIBLE folds; unset one");
 }
 
+std::atomic<bool> keeps_one_order{false};
+
 /// Orders for the algorithms of the catalogue that TUTTI_ALGO demands, and for the plans that TUTTI_PLAN gives, unless
 /// TUTTI_ORDER says which: the communicator's own order is one for rings.
 std::map<Collective, plan::RankOrder> orders_of_demands(const CostInputs& inputs) {
   std::map<Collective, plan::RankOrder> orders;
-  if (inputs.view == nullptr || inputs.reproducible || inputs.ranks < 3) return orders;
+  if (inputs.view == nullptr || inputs.reproducible || inputs.ranks < 3 || keeps_one_order) return orders;
   if (parse_order(env().order, inputs.ranks)) return orders;
   std::map<Collective, const plan::Algorithm*> demanded(inputs.given.begin(), inputs.given.end());
   for (const auto& [name, algorithm] : inputs.forced) {
@@ -226,6 +229,8 @@ std::string kind_text(const Slowest& slowest) {
 }
 
 }  // namespace
+
+void keep_one_order() { keeps_one_order = true; }
 
 MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<const plan::Grouping> groups) {
   const Pairs pairs(graph, place_ranks(graph, ranks));

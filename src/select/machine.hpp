@@ -64,6 +64,10 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
 /// host, TCP between).
 MachineInputs inputs_here(Rank ranks, Rank hosts);
 
+/// From now on, algorithms that are demanded are drawn on the communicator's order, as those are that are chosen: what
+/// `tutti tune` measures is what will run.
+void keep_one_order();
+
 /// The lengths by which blocks are handed over in host memory, as the quick calibration scales them; unless there is a
 /// profile, which knows better.
 void take_lengths(CostInputs& inputs);

@@ -143,9 +143,12 @@ Traffic mean_of(const std::vector<Traffic>& all) {
 std::vector<Rank> likely_roots(Rank ranks) {
   constexpr Rank kMost = 8;
   std::vector<Rank> roots;
-  const Rank count = std::min(ranks, kMost), apart = ranks / count;
+  const Rank count = std::min(ranks, kMost);
   // Each at another place of its part, so that ranks at different places of their hosts are looked at.
-  for (Rank i = 0; i < count; ++i) roots.push_back(i * apart + i % apart);
+  for (Rank i = 0; i < count; ++i) {
+    const Rank first = i * ranks / count, apart = (i + 1) * ranks / count - first;
+    roots.push_back(first + i % apart);
+  }
   return roots;
 }
 

@@ -1,6 +1,7 @@
 #include "select/plan_maker.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,8 +30,13 @@ constexpr int kLowestPriority = 19;     // nice
 
 std::string ranks_of(const WantedPlans& wanted) { return counted(wanted.number(), "rank"); }
 
-/// Of the calling thread alone: Linux has a nice value for each.
-void take_lowest_priority() { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestPriority); }
+/// Of the calling thread alone: Linux has a policy and a nice value for each. It runs where nothing else wants to, also
+/// where the program's own threads have a real-time policy, and on the processors that they are bound to.
+void take_lowest_priority() {
+  const sched_param none{};
+  if (sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestPriority);
+}
 
 /// Signals are for the program's own threads.
 std::thread start_without_signals(auto&& body) {

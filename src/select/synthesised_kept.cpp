@@ -182,7 +182,9 @@ uint64_t synthesis_key(const topo::Graph& graph, const std::vector<NodeId>& node
   Hash machine;
   machine.add(machine_key(without_network(graph)));
   for (const NodeId node : nodes) machine.add(node);
-  return machine.value() >> kHalf << kHalf | (machine.add(machine_key(graph)).value() & kLower);
+  const uint64_t upper = machine.value() >> kHalf << kHalf;
+  machine.add(machine_key(graph));
+  return upper | (machine.value() & kLower);
 }
 
 std::string text_of_key(uint64_t key) { return fmt::format("{:016x}", key); }

@@ -306,6 +306,7 @@ class Tuning {
 
 int tune(const TuneOptions& options) {
   if (options.launched) {
+    select::keep_one_order();
     if (!options.plans.empty()) select::use_synthesised(options.plans);
     const auto body = [&](Communicator& comm) { work_on(comm, shared_task(comm, options.task)); };
     const std::vector<Cores> cores = usable_cores();

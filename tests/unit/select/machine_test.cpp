@@ -11,6 +11,7 @@
 
 #include "plan/verify.hpp"
 #include "select/explain.hpp"
+#include "select/machine_view.hpp"
 #include "support/topologies.hpp"
 #include "topo/cluster.hpp"
 #include "tutti/error.hpp"
@@ -136,6 +137,18 @@ TEST(Explain, EveryCandidateHasAVerdict) {
   EXPECT_EQ(verdict(other, all.front()), "hardly longer");
   other.seconds = 1.5 * all.front().seconds;
   EXPECT_EQ(verdict(other, all.front()), "1.5 times as long");
+}
+
+TEST(MachineView, LooksAtRootsOfAllParts) {
+  for (Rank ranks = 1; ranks <= 70; ++ranks) {
+    const std::vector<Rank> roots = likely_roots(ranks);
+    ASSERT_EQ(roots.size(), static_cast<size_t>(std::min(ranks, 8)));
+    EXPECT_EQ(roots.front(), 0);
+    for (size_t i = 0; i < roots.size(); ++i) {  // one of each eighth
+      EXPECT_GE(roots[i], static_cast<Rank>(i) * ranks / static_cast<Rank>(roots.size())) << ranks;
+      EXPECT_LT(roots[i], (static_cast<Rank>(i) + 1) * ranks / static_cast<Rank>(roots.size())) << ranks;
+    }
+  }
 }
 
 }  // namespace

@@ -192,7 +192,11 @@ void ControlClient::on_end(const std::string& why) {
   }
   channel_.reset();
   const bool all_know = revocation_.empty() || (leave_sent && revocation_is_relayed_);
-  all_know ? note_known_failure() : pass_on_revocation();  // as far as it can be known
+  if (all_know) {
+    note_known_failure();  // as far as it can be known
+  } else {                 // once it is relayed, only those have not heard it whose server was killed in the middle
+    pass_on_revocation(revocation_is_relayed_ ? kRumours : SIZE_MAX);
+  }
   resolve_all();
   if (leave_sent || members_.empty()) return finish();
   if (remaining_ranks().empty()) return;

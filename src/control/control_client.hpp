@@ -148,7 +148,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void close();
   // control thread, revocation.cpp
   void begin_revocation(const std::string& text);
-  void pass_on_revocation();
+  static constexpr size_t kRumours = 8;  // processes that each tells of what all have probably heard
+  void pass_on_revocation(size_t most);
   void note_known_to_siblings();
   void finish();
 

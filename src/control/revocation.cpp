@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array kToldWithin = {0.5, 5.0};  // the first and the second time
 constexpr double kRelayedWithin = 0.4;          // for the rendezvous server to relay a revocation
-constexpr size_t kRumours = 8;                  // processes that each tells of what all have probably heard
+constexpr size_t kAll = SIZE_MAX;
 
 /// False: it may hear it later.
 bool tell_one(const ToTell& to, const Member& me, const Key& key, const std::string& text, double seconds) {
@@ -73,33 +73,31 @@ void ControlClient::hear_revocation(const std::string& text) {
   if (!set_failure(Code::Revoked, text)) return;
   if (channel_) channel_->send(pack(Fail{Code::Revoked, text}));  // if it is reached from here
   revocation_ = text;
-  pass_on_revocation();
+  pass_on_revocation(channel_ ? kRumours : kAll);  // who revoked tells all, and perhaps the server does
 }
 
 /// This rank revokes. The rendezvous server passes it on if it can, which its echo tells.
 void ControlClient::begin_revocation(const std::string& text) {
   revocation_ = text;
-  if (!channel_) return pass_on_revocation();
+  if (!channel_) return pass_on_revocation(kAll);
   control_.loop().at(Deadline::in(kRelayedWithin), [weak = weak_from_this()] {
     const auto self = weak.lock();
-    if (self && !self->closed_ && !self->revocation_is_relayed_) self->pass_on_revocation();
+    if (self && !self->closed_ && !self->revocation_is_relayed_) self->pass_on_revocation(kAll);
   });
 }
 
-/// To the other ranks of this process, and on a thread, since that waits for them, to other processes: one rank of each
-/// process does it.
-void ControlClient::pass_on_revocation() {
+/// To the other ranks of this process, and on a thread, since that waits for them, to other processes, at random and at
+/// most so many: one rank of each process does it.
+void ControlClient::pass_on_revocation(size_t most) {
   bool is_passed_on = std::exchange(passed_on_, true) || members_.empty();
   for (const auto& client : control_.clients(name_)) {
     client->set_failure(Code::Revoked, revocation_);
     is_passed_on = is_passed_on || (client.get() != this && client->passed_on_);
   }
   if (is_passed_on) return note_known_failure();
-  // Once the rendezvous server has relayed it, only those have not heard it whose server was killed in the middle.
-  const bool was_relayed = revocation_is_relayed_, server_hears = channel_ != nullptr;
-  const auto needless = [self = shared_from_this(), was_relayed, server_hears](const ToTell& to) {
+  const bool server_hears = channel_ != nullptr;
+  const auto needless = [self = shared_from_this(), server_hears](const ToTell& to) {
     if (server_hears && same_process(to.process, self->server_)) return true;
-    if (!was_relayed && self->revocation_is_relayed_) return true;
     const std::lock_guard lock(self->mutex_);
     return std::all_of(to.ranks.begin(), to.ranks.end(), [&](Rank r) {
       return self->is_lost(r) || self->membership_[self->index(r)] == Membership::Left;
@@ -107,10 +105,10 @@ void ControlClient::pass_on_revocation() {
   };
   try {
     passes_on_ = true;
-    start_thread([self = shared_from_this(), needless, was_relayed, text = revocation_] {
+    start_thread([self = shared_from_this(), needless, most, text = revocation_] {
       const Member& me = self->control_.local_member();
       std::vector<ToTell> processes = processes_to_tell(self->members_, me);
-      if (was_relayed && processes.size() > kRumours) processes.erase(processes.begin() + kRumours, processes.end());
+      if (processes.size() > most) processes.erase(processes.begin() + static_cast<ptrdiff_t>(most), processes.end());
       tell_of_revocation(std::move(processes), me, self->key_, text, needless);
       self->control_.loop().post([self] {
         self->passes_on_ = false;

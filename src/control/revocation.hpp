@@ -1,13 +1,13 @@
 // How a revocation travels where the rendezvous server does not pass it on: from rank to rank.
 //
 // The server relays failures. If its process is dead or stopped, the rank that revokes tells the process of every
-// other rank, over a connection of its own for each, and each process that hears of the revocation for the first time
-// does the same, or tells eight others at random while its channel to the server lasts. So it reaches every process that
-// some rank which knows of it can reach, whoever dies meanwhile. Without a server that is, for p processes, a connection
-// from each to each other one, p (p − 1). Each takes the others in an order of its own,
-// at random: so the number of those that know doubles, and all do after about 2 log2(p) connections one after the
-// other (rumour spreading by push; Frieze & Grimmett, The shortest-path problem for graphs with random arc-lengths,
-// Discrete Applied Mathematics 1985).
+// other rank, over a connection of its own for each. Each process that hears of the revocation so for the first time
+// does the same, or tells eight others at random while its channel to the server lasts. So it reaches every process
+// that some rank which knows of it can reach, whoever dies meanwhile. Without a server that is, for p processes, a
+// connection from each to each other one, p (p − 1). Each takes the others in an order of its own, at random: so the
+// number of those that know doubles, and all do after about 2 log2(p) connections one after the other (rumour
+// spreading by push; Frieze & Grimmett, The shortest-path problem for graphs with random arc-lengths, Discrete Applied
+// Mathematics 1985).
 #pragma once
 
 #include <functional>

@@ -110,7 +110,7 @@ TEST(OwnPart, SaysWhichOfItsBytesAStoppedRankMayStillWrite) {
 /// New pages would not help: it stores to those of this process.
 TEST(OwnPart, IsNotClosedUnderAThreadOfThisProcess) {
   link::SharedMemory& shared = link::SharedMemory::of_this_process();
-  const uint64_t bytes = link::page_bytes();
+  const uint64_t bytes = 16 * link::page_bytes();
   auto* const mapped = static_cast<unsigned char*>(shared.allocate(bytes));
   std::vector<unsigned char> ordinary(bytes);
   const auto one = OwnPart::make({"a communicator", 0, 1}, mapped, bytes, {getpid(), getpid()});

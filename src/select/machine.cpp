@@ -14,6 +14,7 @@
 #include "select/profile.hpp"
 #include "select/synthesised.hpp"
 #include "topo/constants.hpp"
+#include "topo/folding.hpp"
 
 namespace tutti::select {
 namespace {
@@ -126,13 +127,8 @@ CostInputs common_inputs(const std::vector<Rank>& labels) {
 
 /// Why no switch between the ranks' GPUs folds; "" if one should.
 std::string why_no_nvls(const Pairs& pairs, topo::PathKind between_gpus) {
-  constexpr int kFirst = 90;  // compute capability 9.0
   if (between_gpus != topo::PathKind::NvSwitch) return "no NVLink switches join the GPUs";
-  for (const topo::NodeId node : pairs.places().nodes) {
-    if (pairs.graph().nodes[node].sm < kFirst)
-      return "NVLink switches fold for GPUs of compute capability 9.0 and later";
-  }
-  return env().nvls ? "" : "TUTTI_NVLS is off";
+  return topo::why_no_fold(pairs.graph(), pairs.places().nodes);
 }
 
 /// As far as a topology tells.

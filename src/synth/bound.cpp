@@ -8,28 +8,16 @@
 
 #include "base/format.hpp"
 #include "synth/bidirectional.hpp"
+#include "synth/cuts.hpp"
 #include "synth/flow.hpp"
 
 namespace tutti::synth {
 namespace {
 
-Capacity way_out(const Network& network, const Side& side) {
-  Capacity out = 0;
-  for (const Arc& arc : network.arcs) out += side[arc.from] && !side[arc.to] ? arc.capacity : 0;
-  return out;
-}
-
 int64_t blocks_in(const Side& side, const std::vector<int64_t>& weights) {
   int64_t blocks = 0;
   for (size_t rank = 0; rank < weights.size(); ++rank) blocks += side[rank] ? weights[rank] : 0;
   return blocks;
-}
-
-[[noreturn]] void no_path(const Network& network, const Side& side) {
-  std::vector<Rank> in, out;
-  for (Rank rank = 0; rank < network.ranks; ++rank) (side[static_cast<size_t>(rank)] ? in : out).push_back(rank);
-  throw_error(Code::InvalidArgument, "the topology has no path from ranks {} to ranks {}", ranks_text(in),
-              ranks_text(out));
 }
 
 /// Newton's method on blocks / way out.
@@ -109,35 +97,6 @@ double farthest(const Network& network, Vertex from, const std::vector<std::vect
   return *std::max_element(us.begin(), us.begin() + network.ranks);
 }
 
-double latency_of(const Network& network, const std::vector<int64_t>& weights) {
-  std::vector<std::vector<const Arc*>> out(network.vertices);
-  for (const Arc& arc : network.arcs) out[arc.from].push_back(&arc);
-  double us = 0;
-  for (Vertex rank = 0; network.is_rank(rank); ++rank) {
-    if (weights[rank] > 0) us = std::max(us, farthest(network, rank, out));
-  }
-  return us;
-}
-
-/// The minimum cut between two sets of ranks: the side of the first.
-std::pair<Capacity, Side> minimum_cut(const Network& network, const std::vector<bool>& from,
-                                      const std::vector<bool>& to) {
-  const Vertex source = network.vertices, sink = source + 1;
-  Capacity all = 1;
-  for (const Arc& arc : network.arcs) all += arc.capacity;
-  MaxFlow flow(network.vertices + 2);
-  for (const Arc& arc : network.arcs) flow.add(arc.from, arc.to, arc.capacity);
-  for (Vertex rank = 0; network.is_rank(rank); ++rank) {
-    if (from[rank]) flow.add(source, rank, all);
-    if (to[rank]) flow.add(rank, sink, all);
-  }
-  const Capacity value = flow.value(source, sink);
-  Side side(network.vertices);
-  for (Vertex v = 0; v < network.vertices; ++v) side[v] = flow.on_source_side(v);
-  if (value == 0) no_path(network, side);
-  return {value, side};
-}
-
 std::vector<bool> one(Rank ranks, Vertex rank) {
   std::vector<bool> set(static_cast<size_t>(ranks));
   set[rank] = true;
@@ -147,25 +106,6 @@ std::vector<bool> one(Rank ranks, Vertex rank) {
 std::vector<bool> others(std::vector<bool> set) {
   set.flip();
   return set;
-}
-
-/// Labels of parts, by rank: the ways out of all of them together.
-Cut cut_of_parts(const Network& network, const std::vector<uint32_t>& labels) {
-  Cut cut{.must = {0, 0}, .sides = {}};
-  const uint32_t parts = 1 + *std::max_element(labels.begin(), labels.end());
-  for (uint32_t part = 0; part < parts; ++part) {
-    std::vector<bool> ranks(labels.size());
-    for (size_t rank = 0; rank < labels.size(); ++rank) ranks[rank] = labels[rank] == part;
-    auto [out, side] = minimum_cut(network, ranks, others(ranks));
-    cut.must.capacity += out;
-    cut.sides.push_back(std::move(side));
-  }
-  cut.must.blocks = 2 * int64_t{parts - 1};
-  return cut;
-}
-
-void keep_tighter(Cut& best, Cut cut) {
-  if (best.sides.empty() || best.must < cut.must) best = std::move(cut);
 }
 
 constexpr double kMet = 1e-3;      // of the bound: so near are trees that meet it
@@ -258,6 +198,16 @@ std::pair<Cut, bool> all_reduce_bound(const Network& network, Fractions& trees) 
 
 }  // namespace
 
+double farthest_us(const Network& network, const std::vector<int64_t>& weights) {
+  std::vector<std::vector<const Arc*>> out(network.vertices);
+  for (const Arc& arc : network.arcs) out[arc.from].push_back(&arc);
+  double us = 0;
+  for (Vertex rank = 0; network.is_rank(rank); ++rank) {
+    if (weights[rank] > 0) us = std::max(us, farthest(network, rank, out));
+  }
+  return us;
+}
+
 Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights) {
   return TightestCut(network, weights).find();
 }
@@ -299,7 +249,7 @@ Bound bound_of(const Network& network, Collective collective, Rank root, Fractio
                   "reduce and all_to_all one is",
                   name_of(collective));
   }
-  bound.us = latency_of(collective == Collective::Reduce ? reversed(network) : network, weights);
+  bound.us = farthest_us(collective == Collective::Reduce ? reversed(network) : network, weights);
   return bound;
 }
 
@@ -340,26 +290,32 @@ std::string origins_text(const Network& network, const Bound& bound) {
 
 std::string words_of(const Network& network, const Bound& bound) {
   if (bound.cut.sides.empty()) return "one rank: nothing is sent";
-  std::vector<std::vector<Rank>> sets;
+  std::vector<std::pair<std::vector<Rank>, size_t>> sets;  // with how many switches that fold
   std::vector<Rank> rest;
   for (const Side& side : bound.cut.sides) {
     sets.emplace_back();
     for (Rank rank = 0; rank < network.ranks; ++rank) {
-      (side[static_cast<size_t>(rank)] ? sets.back() : rest).push_back(rank);
+      (side[static_cast<size_t>(rank)] ? sets.back().first : rest).push_back(rank);
     }
+    if (!bound.folding || bound.cut.sides.size() == 1) continue;  // one cut holds whatever switches do
+    for (const Vertex switching : network.folding) sets.back().second += side[switching] ? 1 : 0;
   }
-  if (sets.size() == 1) sets.push_back(rest);
+  if (sets.size() == 1) sets.emplace_back(rest, 0);
   std::sort(sets.begin(), sets.end());
   std::vector<std::string> parts;
-  for (const auto& ranks : sets) parts.push_back((ranks.size() == 1 ? "rank " : "ranks ") + ranks_text(ranks));
+  for (const auto& [ranks, switches] : sets) {
+    parts.push_back((ranks.size() == 1 ? "rank " : "ranks ") + ranks_text(ranks));
+    if (switches > 0) parts.back() += switches == 1 ? " and switch" : fmt::format(" and {} switches", switches);
+  }
   constexpr size_t kShown = 3;
   if (parts.size() > kShown) parts = {parts[0], parts[1], "…", parts.back()};
   const double gbps = static_cast<double>(bound.cut.must.capacity) * bound.unit / 1e9;
   const int64_t blocks = bound.cut.must.blocks;
   const std::string what = bound.buffer == 1 ? (blocks == 1 ? "the buffer" : fmt::format("{} times the buffer", blocks))
                                              : fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
-  return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB{}", fmt::join(parts, " | "), gbps, what,
-                     bound.seconds_per_byte() * 1073741824.0 * 1e3, origins_text(network, bound));
+  return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB{}{}", fmt::join(parts, " | "), gbps, what,
+                     bound.seconds_per_byte() * 1073741824.0 * 1e3, bound.folding ? " where switches fold" : "",
+                     origins_text(network, bound));
 }
 
 }  // namespace tutti::synth

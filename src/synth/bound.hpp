@@ -23,6 +23,9 @@
 // All-to-all: the tightest cut is a sparsest cut, which is hard to find, and even it may not be reached. All cuts are
 // tried up to kAllCuts ranks; beyond, those of single ranks, of hosts and the minimum cuts towards each rank.
 //
+// All of it holds whatever switches do, but for all-reduce: its bound is of schedules in which ranks alone fold. Where
+// switches fold too, that of synth/folding.hpp holds.
+//
 // Source: Zhao, Maleki, Yang, Pourreza, Krishnamurthy, ForestColl, arXiv 2402.06787, §4; Dinkelbach, On nonlinear
 // fractional programming, Management Science 1967.
 #pragma once
@@ -58,10 +61,11 @@ struct Cut {
 
 struct Bound {
   Cut cut;
-  int64_t buffer = 1;  ///< blocks in a call's buffer, as `--bytes` counts it
-  bool exact = false;  ///< some schedule reaches it: else it is a lower bound, and the optimum may be worse
-  double us = 0;       ///< µs: no empty message from rank to rank that is needed arrives earlier
-  double unit = 1;     ///< bytes a second of one unit of capacity
+  int64_t buffer = 1;    ///< blocks in a call's buffer, as `--bytes` counts it
+  bool exact = false;    ///< some schedule reaches it: else it is a lower bound, and the optimum may be worse
+  double us = 0;         ///< µs: no empty message from rank to rank that is needed arrives earlier
+  double unit = 1;       ///< bytes a second of one unit of capacity
+  bool folding = false;  ///< it holds where switches fold (synth/folding.hpp), too
 
   /// Seconds for each byte of the buffer.
   double seconds_per_byte() const {
@@ -84,6 +88,9 @@ struct Fractions;
 /// for other collectives than all-gather, reduce-scatter, all-reduce, broadcast, reduce and
 /// all-to-all, and as tightest_cut() does.
 Bound bound_of(const Network& network, Collective collective, Rank root = 0, Fractions* trees = nullptr);
+
+/// µs until an empty message has come from each rank that has blocks to the rank farthest from it.
+double farthest_us(const Network& network, const std::vector<int64_t>& weights);
 
 /// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB (rates: published)".
 std::string words_of(const Network& network, const Bound& bound);

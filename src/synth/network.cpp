@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/format.hpp"
+#include "topo/folding.hpp"
 #include "topo/host_figures.hpp"
 #include "topo/link_rates.hpp"
 #include "topo/paths.hpp"
@@ -87,6 +88,7 @@ class Builder {
     network_.nodes.resize(network_.vertices);
     for (const auto& [node, vertex] : numbers_) network_.nodes[vertex] = node;
     for (const auto& [host, gate] : network_.gates) network_.nodes[gate] = hosts_[host].fabric;
+    find_folding();
     network_.places.assign(network_.vertices, kNoHost);
     for (Vertex v = 0; v < network_.vertices; ++v) {
       for (uint32_t host = 0; host < hosts_.size() && !is_fabric(network_.nodes[v]); ++host) {
@@ -242,6 +244,22 @@ class Builder {
   Vertex behind(const Link& link, NodeId end) {
     const auto host = is_fabric(end) ? host_of_port(link) : std::nullopt;
     return host && network_.gates.contains(*host) ? network_.gates[*host] : vertex(end);
+  }
+
+  /// NVSwitches that fold for all GPUs whose links to them are used.
+  void find_folding() {
+    std::map<NodeId, std::vector<NodeId>> gpus;
+    for (const uint32_t i : used_) {
+      const Link& link = graph_.links[i];
+      for (const auto& [node, other] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
+        if (graph_.nodes[node].kind != NodeKind::NvSwitch) continue;
+        std::vector<NodeId>& on = gpus[node];
+        if (graph_.nodes[other].kind == NodeKind::Gpu) on.push_back(other);
+      }
+    }
+    for (const auto& [node, on] : gpus) {
+      if (!on.empty() && topo::why_no_fold(graph_, on).empty()) network_.folding.push_back(vertex(node));
+    }
   }
 
   void add_arcs() {

@@ -23,41 +23,71 @@ int name_width(const std::vector<Candidate>& candidates) {
   return synthesised ? 34 : 20;
 }
 
-/// The bound, and which candidates were made for this machine.
-std::string synthesis_text(const std::vector<Candidate>& candidates, const std::optional<LeastTime>& least) {
+bool by_switch(const Candidate& candidate) { return candidate.row.method == &exec::methods::nvls; }
+
+/// The bounds, and which candidates were made for this machine.
+std::string synthesis_text(const std::vector<Candidate>& candidates, uint64_t block, const CostInputs& inputs) {
+  if (candidates.empty()) return "";
+  const Collective collective = candidates.front().row.algorithm->collective;
+  const auto least = least_time(collective, block, inputs);
   std::string text;
   if (least) {
     text += fmt::format("\n  bound: {}; {}", least->words,
                         least->exact ? "trees reach it" : "it may be that no schedule reaches it");
+  }
+  const bool switches = std::any_of(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
+    return by_switch(candidate) && candidate.rejected.empty();
+  });
+  const auto folding = least_time_folding(collective, block, inputs);
+  if (switches && folding && (!least || folding->words != least->words)) {
+    text += fmt::format("\n  bound of nvls: {}; {}", folding->words,
+                        folding->exact ? "a switch reaches it" : "it may be that no schedule reaches it");
   }
   std::set<const plan::Algorithm*> told;  // by the best of its methods
   for (const Candidate& candidate : candidates) {
     if (!is_synthesised(name_of_algorithm(candidate.row)) || !candidate.rejected.empty()) continue;
     if (!told.insert(candidate.row.algorithm).second) continue;
     text += fmt::format("\n  {}: a plan synthesised for these ranks on this machine", name_of_algorithm(candidate.row));
-    if (least) text += fmt::format(", {} of the bound", share_of_bound(least, candidate));
+    if (least) {
+      text += fmt::format(", {} of the bound", share_of_bound(least_time(candidate, block, inputs), candidate.seconds));
+    }
   }
   return text;
 }
 
 }  // namespace
 
-std::optional<LeastTime> least_time(Collective collective, uint64_t block, const CostInputs& inputs) {
-  if (inputs.synthesised == nullptr) return {};
-  const auto known = inputs.synthesised->bounds.find(collective);
-  if (known == inputs.synthesised->bounds.end()) return {};
+namespace {
+
+std::optional<LeastTime> least_time_by(const std::map<Collective, KnownBound>& bounds, Collective collective,
+                                       uint64_t block, const CostInputs& inputs) {
+  const auto known = bounds.find(collective);
+  if (known == bounds.end()) return {};
   const uint64_t blocks = block_bytes(collective, static_cast<uint64_t>(inputs.ranks), inputs.ranks) == 1
                               ? static_cast<uint64_t>(inputs.ranks)
                               : 1;
   return LeastTime{known->second.of(block * blocks), known->second.exact, known->second.words};
 }
 
-std::string share_of_bound(const std::optional<LeastTime>& least, double seconds) {
-  return least && least->seconds > 0 && seconds > 0 ? fmt::format("{:.1f} %", 100 * least->seconds / seconds) : "-";
+}  // namespace
+
+std::optional<LeastTime> least_time(Collective collective, uint64_t block, const CostInputs& inputs) {
+  if (inputs.synthesised == nullptr) return {};
+  return least_time_by(inputs.synthesised->bounds, collective, block, inputs);
 }
 
-std::string share_of_bound(const std::optional<LeastTime>& least, const Candidate& candidate) {
-  return candidate.row.method == &exec::methods::nvls ? "-" : share_of_bound(least, candidate.seconds);
+std::optional<LeastTime> least_time_folding(Collective collective, uint64_t block, const CostInputs& inputs) {
+  if (inputs.synthesised == nullptr) return {};
+  return least_time_by(inputs.synthesised->folding, collective, block, inputs);
+}
+
+std::optional<LeastTime> least_time(const Candidate& candidate, uint64_t block, const CostInputs& inputs) {
+  const Collective collective = candidate.row.algorithm->collective;
+  return by_switch(candidate) ? least_time_folding(collective, block, inputs) : least_time(collective, block, inputs);
+}
+
+std::string share_of_bound(const std::optional<LeastTime>& least, double seconds) {
+  return least && least->seconds > 0 && seconds > 0 ? fmt::format("{:.1f} %", 100 * least->seconds / seconds) : "-";
 }
 
 uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
@@ -142,8 +172,6 @@ std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes
   std::string text = fmt::format("  {:<{}}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}  {}", "algorithm",
                                  name_width(candidates), "method", "predicted", "latency", "bandwidth", "reduction",
                                  "measured", "of bound", "verdict (times in us)");
-  const auto least =
-      candidates.empty() ? std::nullopt : least_time(candidates.front().row.algorithm->collective, bytes, inputs);
   std::set<const exec::Method*> shown;  // methods that cannot run some algorithm
   for (const Candidate& candidate : candidates) {
     const bool usable = candidate.rejected.empty();
@@ -156,14 +184,15 @@ std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes
                         name_width(candidates), candidate.row.method->name, told(of.seconds()), told(of.latency),
                         told(of.bandwidth), told(of.reduction),
                         candidate.measured ? microseconds(*candidate.measured) : "-",
-                        usable ? share_of_bound(least, candidate) : "-", verdict(candidate, candidates.front()));
+                        usable ? share_of_bound(least_time(candidate, bytes, inputs), candidate.seconds) : "-",
+                        verdict(candidate, candidates.front()));
   }
   if (!candidates.empty() && candidates.front().rejected.empty()) {
     text += fmt::format("\n  chosen: {}", row_text(candidates.front().row, bytes));
     const std::string& where = candidates.front().where;
     if (!where.empty()) text += fmt::format("\n  busy the longest: {}", where);
   }
-  return text + synthesis_text(candidates, least);
+  return text + synthesis_text(candidates, bytes, inputs);
 }
 
 }  // namespace tutti::select

@@ -17,12 +17,14 @@ struct LeastTime {
   bool exact = false;  ///< some schedule reaches it, of large calls
   std::string words;   ///< the certificate
 };
-/// Of a block of so many bytes; none: no bound is known of this collective.
+/// Of a block of so many bytes, where ranks alone fold; none: no bound is known of this collective.
 std::optional<LeastTime> least_time(Collective collective, uint64_t block, const CostInputs& inputs);
+/// The same of what the method nvls runs, where switches fold.
+std::optional<LeastTime> least_time_folding(Collective collective, uint64_t block, const CostInputs& inputs);
+/// That which holds for this candidate's method.
+std::optional<LeastTime> least_time(const Candidate& candidate, uint64_t block, const CostInputs& inputs);
 /// "97.5 %": the part of the bound that a time reaches; "-": unknown.
 std::string share_of_bound(const std::optional<LeastTime>& least, double seconds);
-/// The same of a candidate; unknown where switches fold, which bounds do not count.
-std::string share_of_bound(const std::optional<LeastTime>& least, const Candidate& candidate);
 
 /// The block of a call whose whole buffer (as `tutti perf` has it) has `bytes` bytes.
 uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks);

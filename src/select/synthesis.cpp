@@ -8,6 +8,7 @@
 #include "plan/json.hpp"
 #include "select/machine_view.hpp"
 #include "select/small_plans.hpp"
+#include "synth/folding.hpp"
 #include "synth/synthesize.hpp"
 
 namespace tutti::select {
@@ -18,12 +19,17 @@ constexpr size_t kMaxBoundRanks = 128;  // of more, finding it takes seconds
 constexpr Collective kWithBound[] = {Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce,
                                      Collective::Broadcast, Collective::Reduce,        Collective::AllToAll};
 
-KnownBound bound_on(const synth::Network& network, Collective collective, Rank root) {
-  const synth::Bound bound = synth::bound_of(network, collective, root);
+KnownBound as_known(const synth::Network& network, const synth::Bound& bound) {
   return {.seconds_per_byte = bound.seconds_per_byte(),
           .seconds = bound.us * 1e-6,
           .exact = bound.exact,
           .words = synth::words_of(network, bound)};
+}
+
+/// Is there one, in general?
+bool may_have_bound(Collective collective, size_t ranks) {
+  return ranks >= 2 && ranks <= kMaxBoundRanks &&
+         std::find(std::begin(kWithBound), std::end(kWithBound), collective) != std::end(kWithBound);
 }
 
 /// What an empty call takes at least, by what messages between ranks take.
@@ -61,8 +67,7 @@ void add_small_plans(const topo::Graph& graph, const std::vector<topo::NodeId>& 
 
 std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                       Collective collective, std::optional<Rank> root, const CostInputs& inputs) {
-  if (ranks.size() < 2 || ranks.size() > kMaxBoundRanks) return {};
-  if (std::find(std::begin(kWithBound), std::end(kWithBound), collective) == std::end(kWithBound)) return {};
+  if (!may_have_bound(collective, ranks.size())) return {};
   try {
     const synth::Network network = synth::network_at_most(graph, nodes_of_plans(graph, ranks, {}));
     const auto costs = MessageCosts::of(graph, ranks, inputs);
@@ -70,7 +75,7 @@ std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vecto
     if (has_root(collective) && !root) roots = likely_roots(network.ranks);
     std::optional<KnownBound> least;
     for (const Rank one : roots) {
-      KnownBound bound = bound_on(network, collective, one);
+      KnownBound bound = as_known(network, synth::bound_of(network, collective, one));
       if (costs) add_latency(*costs, collective, one, !graph.figures.empty(), bound);
       const double seconds = least ? std::min(least->seconds, bound.seconds) : bound.seconds;
       if (!least || bound.seconds_per_byte < least->seconds_per_byte) least = std::move(bound);
@@ -83,13 +88,39 @@ std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vecto
   }
 }
 
+std::optional<KnownBound> known_folding_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                              Collective collective, const CostInputs& inputs) {
+  const bool reduces = collective == Collective::AllReduce;
+  const bool runs = reduces || collective == Collective::AllGather || collective == Collective::ReduceScatter;
+  const bool can = std::any_of(inputs.methods.begin(), inputs.methods.end(), [](const UsableMethod& usable) {
+    return usable.method == &exec::methods::nvls && usable.why_not.empty();
+  });
+  if (!runs || !can || !may_have_bound(collective, ranks.size())) return {};
+  try {
+    const synth::Network network = synth::network_at_most(graph, nodes_of_plans(graph, ranks, {}));
+    if (network.folding.empty()) return {};
+    KnownBound bound =
+        as_known(network, reduces ? synth::folding_bound_of(network) : synth::bound_of(network, collective));
+    // A rank need not send a message to each other one: only the way to the farthest counts.
+    const auto costs = MessageCosts::of(graph, ranks, inputs);
+    if (costs && !graph.figures.empty()) add_latency(*costs, collective, 0, true, bound);
+    return bound;
+  } catch (const Error& error) {
+    if (error.code() != Code::InvalidArgument) throw;
+    return {};
+  }
+}
+
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
                std::optional<Rank> root, CostInputs& inputs) {
   const auto bound = known_bound(graph, ranks, collective, root, inputs);
   if (!bound) return;
+  const auto folding = known_folding_bound(graph, ranks, collective, inputs);
   auto known = inputs.synthesised == nullptr ? std::make_shared<Synthesised>()
                                              : std::make_shared<Synthesised>(*inputs.synthesised);
   known->bounds[collective] = *bound;
+  known->folding.erase(collective);
+  if (folding) known->folding[collective] = *folding;
   inputs.synthesised = std::move(known);
 }
 
@@ -98,11 +129,15 @@ SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo:
                                std::optional<Collective> only) {
   const std::vector<topo::NodeId> nodes = nodes_of_plans(graph, ranks, inputs.order);
   const synth::Network network = synth::network_of(graph, nodes, synth::Sharing::Allow);
-  SynthesisedText page{
-      .key = synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
+  SynthesisedText page{.key = synthesis_key(graph, nodes),
+                       .ranks = static_cast<Rank>(ranks.size()),
+                       .bounds = {},
+                       .folding = {},
+                       .plans = {}};
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
     if (const auto bound = known_bound(graph, ranks, collective, {}, inputs)) page.bounds[collective] = *bound;
+    if (const auto bound = known_folding_bound(graph, ranks, collective, inputs)) page.folding[collective] = *bound;
     if (collective == Collective::AllToAll) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});

@@ -19,7 +19,12 @@ namespace tutti::select {
 std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                       Collective collective, std::optional<Rank> root, const CostInputs& inputs);
 
-/// Puts it beside what is known of the machine's plans.
+/// The same of what the method nvls runs, where switches fold (synth/folding.hpp). None: `inputs` has no such method,
+/// it runs no such collective, or no bound is known.
+std::optional<KnownBound> known_folding_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
+                                              Collective collective, const CostInputs& inputs);
+
+/// Puts both beside what is known of the machine's plans.
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
                std::optional<Rank> root, CostInputs& inputs);
 

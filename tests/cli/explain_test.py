@@ -250,6 +250,7 @@ class Explain(unittest.TestCase):
                               env={"TUTTI_NVLS": switch})["candidates"][0]
             self.assertEqual(large["method"], method)
             self.assertTrue(least <= 256 * 2**20 * 2 * 7 / 8 / large["seconds"] <= 500e9, large)
+            self.assertTrue(0.7 <= large["of_bound"] <= 1, large)  # of nvls: of the bound where switches fold
         pair = explained("broadcast", "--bytes", "256M", "-n", "2", "--topo", hgx, "--device", "cuda")["candidates"][0]
         self.assertGreaterEqual(256 * 2**20 / pair["seconds"], 200e9)
 

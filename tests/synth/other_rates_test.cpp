@@ -66,6 +66,7 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
   ASSERT_NE(others, nullptr);
   EXPECT_FALSE(others->is_of_now);
   EXPECT_TRUE(others->bounds.empty());
+  EXPECT_TRUE(others->folding.empty());
   EXPECT_NE(others->find(Collective::Broadcast, "synth"), nullptr);
   const size_t first = said.find("made for other rates of the network");
   EXPECT_NE(first, std::string::npos) << said;

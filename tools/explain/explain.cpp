@@ -159,6 +159,9 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   const auto least = select::least_time(collective, block, s);
   if (least) page["bound"] = {{"seconds", least->seconds}, {"exact", least->exact}, {"certificate", least->words}};
+  if (const auto folding = select::least_time_folding(collective, block, s)) {
+    page["bound_of_nvls"] = {{"seconds", folding->seconds}, {"exact", folding->exact}, {"certificate", folding->words}};
+  }
   page["candidates"] = ordered_json::array();
   for (const select::Candidate& candidate : all) {
     ordered_json row{{"algorithm", select::name_of_algorithm(candidate.row)}, {"method", candidate.row.method->name}};
@@ -170,7 +173,8 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
       if (candidate.measured) row["measured"] = *candidate.measured;
       row["window"] = select::window_for(candidate.row, block);
       row["width"] = candidate.row.width;
-      if (select::share_of_bound(least, candidate) != "-") row["of_bound"] = least->seconds / candidate.seconds;
+      const auto own = select::least_time(candidate, block, s);
+      if (select::share_of_bound(own, candidate.seconds) != "-") row["of_bound"] = own->seconds / candidate.seconds;
     }
     if (&candidate == all.data()) {
       if (const auto links = select::links_alone(candidate, block, s)) row["links_alone"] = *links;

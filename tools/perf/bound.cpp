@@ -34,6 +34,11 @@ topo::Graph graph_of_gpus(size_t ranks) {
 
 }  // namespace
 
+const select::KnownBound* RunBound::of(std::string_view method) const {
+  if (method != exec::methods::nvls.name) return &known;
+  return of_nvls ? &*of_nvls : nullptr;
+}
+
 Bounds bounds_of_run(const PerfOptions& options, const std::vector<PerfRow>& rows,
                      const std::vector<RankPlace>& places) {
   const std::vector<std::string> hosts = hosts_of(places);
@@ -54,7 +59,7 @@ Bounds bounds_of_run(const PerfOptions& options, const std::vector<PerfRow>& row
     if (bounds.count(row.root) > 0) continue;
     const auto bound = select::known_bound(graph, graph.ranks, options.collective, row.root, inputs);
     if (!bound) return {};
-    bounds[row.root] = *bound;
+    bounds[row.root] = {*bound, select::known_folding_bound(graph, graph.ranks, options.collective, inputs)};
   }
   return bounds;
 }

@@ -92,12 +92,14 @@ double Report::busbw(const PerfRow& row, const Measurement& m) const {
   return algbw(row, m) * bus_factor(options_.collective, static_cast<int>(places_.size()));
 }
 
-double Report::bound_busbw(const PerfRow& row) const {
-  const auto bound = bounds_.find(row.root);
-  if (bound == bounds_.end()) return 0;
+double Report::bound_busbw(const PerfRow& row, const Measurement& m) const {
+  const auto found = bounds_.find(row.root);
+  if (found == bounds_.end()) return 0;
+  const select::KnownBound* const bound = found->second.of(m.method);
+  if (bound == nullptr) return 0;
   // A root does not wait for its call's messages: calls that follow each other take less than the way to a rank.
-  const double least = has_root(options_.collective) ? bound->second.seconds_per_byte * static_cast<double>(row.bytes)
-                                                     : bound->second.of(row.bytes);
+  const double least =
+      has_root(options_.collective) ? bound->seconds_per_byte * static_cast<double>(row.bytes) : bound->of(row.bytes);
   if (least <= 0) return 0;
   return static_cast<double>(row.bytes) / least / 1e9 *
          bus_factor(options_.collective, static_cast<int>(places_.size()));
@@ -125,7 +127,10 @@ void Report::header() const {
     fmt::print("# bound: unknown of this collective, or of ranks that share a core or a GPU\n");
   }
   for (const auto& [root, bound] : bounds_) {
-    fmt::print("# bound{}: {}\n", has_root(options_.collective) ? fmt::format(", root {}", root) : "", bound.words);
+    fmt::print("# bound{}: {}\n", has_root(options_.collective) ? fmt::format(", root {}", root) : "",
+               bound.known.words);
+    if (!bound.of_nvls || bound.of_nvls->words == bound.known.words) continue;
+    fmt::print("# bound of calls by nvls: {}\n", bound.of_nvls->words);
   }
   const int half = kTimeWidth + 2 * kSpeedWidth + kWrongWidth + 4;
   fmt::print("#\n#{:>{}}{:>{}}\n", "out-of-place", columns("", "", "", "", "").size() - 1 + half, "in-place", half);
@@ -164,7 +169,8 @@ void Report::row(const PerfRow& row, const Measurement& out_of_place, const std:
   std::string text = columns(std::to_string(row.bytes), std::to_string(row.count), name_of(row.type),
                              redop_of(options_, row), std::to_string(root_of(options_, row)));
   text += half(row, out_of_place) + half(row, in_place);
-  if (options_.bound) text += bound_column(bound_busbw(row) > 0 ? speed_text(bound_busbw(row)) : "N/A");
+  const double most = bound_busbw(row, out_of_place);
+  if (options_.bound) text += bound_column(most > 0 ? speed_text(most) : "N/A");
   fmt::print("{} {} {}\n", text, out_of_place.transport, row_words(out_of_place));
   std::fflush(stdout);
 }
@@ -210,7 +216,8 @@ void Report::write_json() const {
             {"ranks", json::array()},
             {"results", json::array()}};
   for (const auto& [root, bound] : bounds_) {
-    json one{{"certificate", bound.words}, {"exact", bound.exact}};
+    json one{{"certificate", bound.known.words}, {"exact", bound.known.exact}};
+    if (bound.of_nvls) one["of_nvls"] = {{"certificate", bound.of_nvls->words}, {"exact", bound.of_nvls->exact}};
     if (has_root(options_.collective)) one["root"] = root;
     if (bounds_.size() > 1) {
       page["bounds"].push_back(std::move(one));
@@ -243,7 +250,8 @@ void Report::write_json() const {
                                {"transport", line.out_of_place.transport},
                                {"out_of_place", measured(line.row, line.out_of_place)},
                                {"in_place", line.in_place ? measured(line.row, *line.in_place) : json(nullptr)}});
-    if (bound_busbw(line.row) > 0) page["results"].back()["bound_busbw"] = bound_busbw(line.row);
+    const double most = bound_busbw(line.row, line.out_of_place);
+    if (most > 0) page["results"].back()["bound_busbw"] = most;
   }
   write_file("--json", options_.json, page.dump(2) + "\n");
 }

@@ -39,8 +39,8 @@ class Report {
   bool alone() const { return places_.size() == 1; }
   double algbw(const PerfRow& row, const Measurement& m) const;
   double busbw(const PerfRow& row, const Measurement& m) const;
-  /// That of the bound; 0: unknown.
-  double bound_busbw(const PerfRow& row) const;
+  /// That of the bound which holds for the method that ran the calls; 0: unknown.
+  double bound_busbw(const PerfRow& row, const Measurement& m) const;
   std::string columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,
                       std::string_view root) const;
   std::string half(const PerfRow& row, const std::optional<Measurement>& m) const;

@@ -50,8 +50,8 @@ std::vector<SizeRow> sizes_of_plans(Collective collective, const select::CostInp
     const select::Candidate *made = best(true), *other = best(false);
     if (made == nullptr) continue;
     SizeRow::At at{.seconds = made->seconds, .of_bound = {}, .other = {}};
-    const auto least = select::least_time(collective, block, inputs);
-    if (select::share_of_bound(least, *made) != "-") at.of_bound = least->seconds / made->seconds;
+    const auto least = select::least_time(*made, block, inputs);
+    if (select::share_of_bound(least, made->seconds) != "-") at.of_bound = least->seconds / made->seconds;
     if (other != nullptr) at.other = select::name_of_algorithm(other->row), at.other_seconds = other->seconds;
     const std::string name = select::name_of_algorithm(made->row);
     if (rows.empty() || rows.back().plan != name)

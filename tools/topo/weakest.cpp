@@ -8,6 +8,7 @@
 #include "base/format.hpp"
 #include "select/explain.hpp"
 #include "select/machine.hpp"
+#include "synth/folding.hpp"
 #include "synth/weakest.hpp"
 
 namespace tutti::tools {
@@ -25,6 +26,7 @@ std::string end_of(const topo::Graph& graph, topo::NodeId node) {
 struct OfCatalogue {
   double seconds = 0;
   std::string name;
+  bool switched = false;  ///< a switch folds
 };
 
 /// Inputs of the whole machine's ranks; none: between some of them there is no way that passes no other rank.
@@ -51,13 +53,22 @@ std::optional<OfCatalogue> catalogue_on(const topo::Graph& graph, Collective col
   const auto all = select::priced_candidates(collective, block, inputs);
   if (all.empty() || !all.front().rejected.empty()) return {};
   const select::Row& row = all.front().row;
-  const std::string folded = std::string(row.method->name) == "nvls" ? " (nvls)" : "";
-  return OfCatalogue{all.front().predicted.seconds(), select::name_of_algorithm(row) + folded};
+  const bool switched = row.method == &exec::methods::nvls;
+  const char* const by = switched ? " (nvls)" : "";
+  return OfCatalogue{all.front().predicted.seconds(), fmt::format("{}{}", select::name_of_algorithm(row), by),
+                     switched};
 }
 
-/// "1.13 times, ring": in terms of the bound of the whole machine.
-std::string text_of(const std::optional<OfCatalogue>& best, double whole) {
-  return best ? fmt::format("{:.2f} times, {}", best->seconds / whole, best->name) : "none";
+/// What the whole machine takes at least, in seconds.
+struct Whole {
+  double seconds = 0;
+  double folding = 0;  ///< where switches fold
+};
+
+/// "1.13 times, ring": in terms of the bound of the whole machine that holds for it.
+std::string text_of(const std::optional<OfCatalogue>& best, const Whole& whole) {
+  if (!best) return "none";
+  return fmt::format("{:.2f} times, {}", best->seconds / (best->switched ? whole.folding : whole.seconds), best->name);
 }
 
 }  // namespace
@@ -67,10 +78,15 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
   if (ranks.empty()) ranks = graph.all(topo::NodeKind::Core);
   const synth::Network network = synth::network_at_most(graph, ranks);
   const synth::Bound bound = synth::bound_of(network, collective);
-  const double whole = bound.seconds_per_byte() * static_cast<double>(kBytes);
+  // Of all-reduce it is another one where switches fold.
+  const bool folds = collective == Collective::AllReduce && !network.folding.empty();
+  const synth::Bound folding = folds ? synth::folding_bound_of(network) : bound;
+  const Whole whole{bound.seconds_per_byte() * static_cast<double>(kBytes),
+                    folding.seconds_per_byte() * static_cast<double>(kBytes)};
   std::string text =
-      fmt::format("{} on {} ranks, at best: {}\nwith the catalogue: {}\n", name_of(collective), ranks.size(),
-                  synth::words_of(network, bound), text_of(catalogue_on(graph, collective), whole));
+      fmt::format("{} on {} ranks, at best: {}\n", name_of(collective), ranks.size(), synth::words_of(network, bound));
+  if (folds) text += fmt::format("of nvls, at best: {}\n", synth::words_of(network, folding));
+  text += fmt::format("with the catalogue: {}\n", text_of(catalogue_on(graph, collective), whole));
   constexpr const char* kLine = "{:>12}  {:<28}{:>6}{:>7}  {}\n";
   text += "\n" + fmt::format(kLine, "without it", "with the catalogue", "GB/s", "links", "for example");
   const std::vector<synth::Loss> losses = synth::losses(graph, ranks, collective);
@@ -88,12 +104,13 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
     text += fmt::format(kLine, cost, catalogue, fmt::format("{:.4g}", first.gbps), alike,
                         end_of(graph, first.a) + " - " + end_of(graph, first.b));
   }
-  return text + R"(
+  text += R"(
 Both in times of the whole machine's bound. Without it: at best, with plans made for what is left. With the catalogue:
 its fastest algorithm on what is left of the example, for 1 GiB, by the selector's cost model. 1.00 times: nothing is
 lost. apart: some ranks cannot reach each other. none: some can only by way of other ranks, which it does not use.
-nvls: switches fold, for which the bound does not hold.
 )";
+  if (network.folding.empty()) return text;
+  return text + "nvls: switches fold; in times of the bound that holds where they do. No switch was measured.\n";
 }
 
 }  // namespace tutti::tools

@@ -188,6 +188,73 @@ class Synth(unittest.TestCase):
         table = json.loads(done.stdout[done.stdout.index("{\n"):])
         self.assertGreater(max(row["of_bound"] for row in table["algorithms"] if row["made"]), 0.9)
 
+    def test_a_switch_that_folds_has_a_bound_and_a_plan_of_its_own(self):
+        hgx = "nccl-8-gpus-8-nics.xml"
+        with tempfile.TemporaryDirectory() as folder:
+            plan, table = folder + "/a.json", folder + "/t.json"
+            done = self.synth("all_reduce", "-o", plan, "--json", table, topo=hgx)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(table) as file:
+                page = json.load(file)
+            verified = tutti("plan", "verify", plan)
+            self.assertEqual(verified.returncode, 0, verified.stderr)
+            chosen = self.chosen_of(plan, hgx)
+            self.assertEqual(chosen["method"], "nvls", "what the output says runs the plan")
+            self.assertAlmostEqual(chosen["seconds"], page["switch"]["model_seconds"], delta=1e-6)
+            self.assertNotEqual(self.chosen_of(plan, hgx, TUTTI_NVLS="0")["method"], "nvls")
+            trees = self.synth("all_reduce", "-o", plan, "--no-switch", "--no-sim", topo=hgx)
+            self.assertNotIn("switch: each rank", trees.stdout)
+            self.assertNotEqual(self.chosen_of(plan, hgx)["method"], "nvls", "trees")
+        self.assertIn("14 times the buffer must", done.stdout)
+        self.assertIn("{rank 0 | ranks 1-7}: 370.8 GB/s cross, the buffer must -> >= 2.896 ms/GiB where switches fold (rates: published)",
+                      done.stdout)
+        self.assertIn("a switch reaches it; nvls sends 9/8 of the buffer over each link, so it has at most 88.9 % of this", done.stdout)
+        self.assertRegex(done.stdout, r"switch: each rank folds a part of the buffer and sends it to all \(two_shot\)")
+        self.assertRegex(done.stdout, r"Of the cost model, not simulated;\s+no switch was measured. So the plan is the one that nvls runs")
+        self.assertNotIn("by nvls simulated", done.stdout)
+        self.assertIn("The simulator knows no switch that folds", done.stdout)
+        self.assertTrue(page["switch"]["taken"])
+        self.assertAlmostEqual(page["switch"]["of_bound"], 0.82 * 8 / 9, delta=0.01)
+        self.assertLess(page["switch"]["model_seconds"], page["switch"]["trees_model_seconds"])
+        self.assertLess(page["switch"]["model_seconds"], page["bound"]["seconds"], "ranks alone that fold are slower")
+        self.assertGreater(page["switch"]["model_seconds"], page["bound_where_switches_fold"]["seconds"])
+
+    def chosen_of(self, plan, topo, **env):
+        """Of a communicator with this plan."""
+        done = tutti("explain", "all_reduce", "--bytes", "1G", "--topo", str(TOPOLOGIES / topo), "--device", "cuda", "--json",
+                     env={"TUTTI_PLAN": plan, "TUTTI_ORDER": "natural", **env})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["candidates"][0]
+
+    def test_switches_that_fold_of_parts_of_machines(self):
+        hgx = "nccl-8-gpus-8-nics.xml"
+        some = self.synth("all_reduce", "--ranks", "0-3", "--no-sim", topo=hgx)
+        self.assertIn("{rank 0 | ranks 1-3}: 370.8 GB/s cross, the buffer must -> >= 2.896 ms/GiB where switches fold", some.stdout)
+        self.assertIn("at most 80.0 % of this", some.stdout)
+        self.assertRegex(some.stdout, r"switch: each rank folds|switch: nvls")
+        two = self.synth("all_reduce", "--ranks", "0-1", "--no-sim", topo=hgx)
+        self.assertIn("So the plan is that of the trees, which nvls is no faster than", two.stdout)
+        hosts = self.synth("all_reduce", "--hosts", "2", "--no-sim", topo=hgx)
+        self.assertEqual(hosts.stdout.count("  bound: {"), 2)
+        self.assertIn("nvls is of one host: no method folds in the switches of several", hosts.stdout)
+        self.assertIn("switch: nvls cannot run an all-reduce here (the ranks are of several hosts): trees alone", hosts.stdout)
+
+    def test_no_switch_folds(self):
+        hgx = "nccl-8-gpus-8-nics.xml"
+        for done in (tutti("plan", "synth", "all_reduce", "--topo", str(TOPOLOGIES / hgx), "--bound", env={"TUTTI_NVLS": "0"}),
+                     self.synth("all_gather", "--bound", topo=hgx), self.synth("all_reduce", "--bound")):
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count("  bound: {"), 1)
+            self.assertNotIn("switch", done.stdout)
+        self.assertEqual(self.synth("all_reduce", "--bound", topo=hgx).stdout.count("  bound: {"), 2)
+
+    def test_weakest_counts_what_a_switch_folds_by_its_own_bound(self):
+        done = tutti("topo", "--import", str(TOPOLOGIES / "nccl-8-gpus-8-nics.xml"), "--weakest", "--collective", "all_reduce")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^of nvls, at best: \{rank 0 \| ranks 1-7\}: .* where switches fold")
+        self.assertRegex(done.stdout, r"(?m)^with the catalogue: 1\.3\d times, two_shot \(nvls\)$")
+        self.assertIn("nvls: switches fold; in times of the bound that holds where they do. No switch was measured.", done.stdout)
+
     def test_says_what_is_wrong(self):
         for words, why in ((["all_gather", "--ranks", "0,9"], "there are 4 ranks"),
                            (["all_gather", "--ranks", "2,1"], "not ascending"),

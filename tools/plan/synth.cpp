@@ -10,6 +10,7 @@
 #include "base/spelling.hpp"
 #include "plan/json.hpp"
 #include "select/synthesis.hpp"
+#include "synth/folding.hpp"
 #include "synth/synthesize.hpp"
 #include "tools/machine_options.hpp"
 #include "tools/output_file.hpp"
@@ -17,6 +18,7 @@
 #include "tools/plan/budget.hpp"
 #include "tools/plan/machine.hpp"
 #include "tools/plan/sizes.hpp"
+#include "tools/plan/switched.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
 
@@ -29,7 +31,7 @@ struct SynthOptions {
   std::string collective, bytes = "1G", memory = "2G", ranks, file, json, engine = "fair";
   SceneOptions scene;
   int64_t parts = 0;
-  bool only_bound = false, no_sim = false, sizes = false;
+  bool only_bound = false, no_sim = false, sizes = false, no_switch = false;
 };
 
 /// What a call of this size takes at least.
@@ -43,7 +45,7 @@ struct ComparedRow {
   uint64_t window = 0;                // bytes of each block
   double seconds = 0;                 // simulated
   std::string busiest;                // or why it was not simulated
-  bool made = false, chosen = false;  // the plan that was made; as the selector would run it
+  bool made = false, chosen = false;  // of the trees that were made; as the selector would run them
 };
 
 /// The catalogue's algorithms, and the plan that was made.
@@ -118,7 +120,8 @@ std::string verdict_of(const ComparedRow& row, const ComparedRow& best) {
   return (&row == &best ? "best" : fmt::format("{:.2f} times as long", ratio)) + (row.chosen ? ", as it is run" : "");
 }
 
-void print_rows(const std::vector<ComparedRow>& rows, double least) {
+/// `written`: they are the plan that was made, not an exchange that a switch runs.
+void print_rows(const std::vector<ComparedRow>& rows, double least, bool written) {
   const auto print = [](const char* mark, auto&&... cells) {
     fmt::print("{} {:<22} {:>5} {:>10} {:>10}  {:>12}  {:<33} {}\n", mark, cells...);
   };
@@ -126,37 +129,56 @@ void print_rows(const std::vector<ComparedRow>& rows, double least) {
   print(" ", "algorithm", "width", "window", "simulated", "of the bound", "verdict", "busiest (times in us)");
   for (const ComparedRow& row : rows) {
     const bool known = row.seconds > 0;
-    print(row.made ? "*" : " ", row.name, row.width, to_text(Bytes{row.window}), known ? time_text(row.seconds) : "-",
-          known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", verdict_of(row, rows.front()), row.busiest);
+    print(row.made ? "*" : " ", row.made && !written ? "trees" : row.name, row.width, to_text(Bytes{row.window}),
+          known ? time_text(row.seconds) : "-", known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-",
+          verdict_of(row, rows.front()), row.busiest);
   }
-  if (!rows.front().made) {
+  if (!rows.front().made && written) {
     fmt::print("\nThe best is {} of the catalogue: no plan needs to be made.\n", rows.front().name);
   }
   fmt::print(
       "\nwindow: bytes of each block that are moved at a time; width: windows at a time in each lane. As it is run: "
       "with\n"
       "the width and window that communicators give the plan. Times are a model's, not measured ones.\n");
+  if (!written) {
+    fmt::print(
+        "The simulator knows no switch that folds: the plan made is not among these, and the bound is that of ranks\n"
+        "which alone fold.\n");
+  }
+}
+
+/// Of a bound where switches fold, and of what they fold.
+struct WithSwitches {
+  std::optional<synth::Bound> bound;  // none: no switch folds, or it changes nothing
+  std::optional<Switched> made;
+  bool taken() const { return made && made->taken(); }
+};
+
+ordered_json json_of(const synth::Network& network, const synth::Bound& bound, uint64_t bytes) {
+  return {{"seconds", least_seconds(bound, bytes)},
+          {"certificate", synth::words_of(network, bound)},
+          {"blocks", bound.cut.must.blocks},
+          {"bytes_per_second", static_cast<double>(bound.cut.must.capacity) * bound.unit},
+          {"latency", bound.us * 1e-6},
+          {"exact", bound.exact}};
 }
 
 std::string json_text(const Scene& scene, const synth::Network& network, const synth::Bound& bound,
-                      const synth::Synthesis& made, const std::vector<ComparedRow>& rows) {
+                      const synth::Synthesis& made, const WithSwitches& switches,
+                      const std::vector<ComparedRow>& rows) {
   ordered_json page{{"collective", name_of(scene.collective())},
                     {"bytes", scene.bytes()},
                     {"ranks", scene.ranks()},
                     {"hosts", scene.hosts()},
-                    {"bound",
-                     {{"seconds", least_seconds(bound, scene.bytes())},
-                      {"certificate", synth::words_of(network, bound)},
-                      {"blocks", bound.cut.must.blocks},
-                      {"bytes_per_second", static_cast<double>(bound.cut.must.capacity) * bound.unit},
-                      {"latency", bound.us * 1e-6},
-                      {"exact", bound.exact}}},
+                    {"bound", json_of(network, bound, scene.bytes())},
                     {"trees", made.trees.size()},
                     {"parts", made.parts},
                     {"parts_of", made.of_buffer ? "buffer" : "block"},
                     {"of_capacities", made.fitted},
                     {"of_trees", made.reached},
                     {"algorithms", ordered_json::array()}};
+  if (switches.bound) page["bound_where_switches_fold"] = json_of(network, *switches.bound, scene.bytes());
+  if (switches.made) page["switch"] = json_of(*switches.made, *switches.bound, scene.bytes());
   for (const ComparedRow& row : rows) {
     if (row.seconds == 0) continue;
     page["algorithms"].push_back({{"algorithm", row.name},
@@ -245,8 +267,11 @@ void run(const SynthOptions& options) {
   Scene scene(collective, bytes, on);
   budget.say("finding the bound");
   const synth::Bound bound = synth::bound_of(most, collective, options.scene.root);
+  WithSwitches switches;
+  if (collective == Collective::AllReduce && !most.folding.empty()) switches.bound = synth::folding_bound_of(most);
   const bool tells = options.file != kStandardOutput && options.json != kStandardOutput;
   if (tells) print_bound(scene, most, bound);
+  if (tells && switches.bound) fmt::print("{}", folding_text(most, *switches.bound, scene.hosts()));
   if (options.only_bound) return;
   if (options.sizes) return show_sizes(options, collective, machine, budget);
   const synth::Synthesis made = synth::synthesize(network, collective,
@@ -256,14 +281,18 @@ void run(const SynthOptions& options) {
   budget.say("verifying the plan");
   const std::vector<plan::RankPlan> plans = synth::plans_of(made);
   const plan::Algorithm& algorithm = plan::adopt("synth", plans);  // verifies
+  if (switches.bound && !options.no_switch) {
+    switches.made = switched_all_reduce(machine.graph, on.ranks, algorithm, bytes);
+  }
   if (tells) print_made(made, bound);
-  if (!options.file.empty()) write_plan(options, plans);
+  if (tells && switches.made) fmt::print("{}", text_of(*switches.made, *switches.bound, bytes));
+  if (!options.file.empty()) write_plan(options, switches.taken() ? switches.made->plans : plans);
   std::vector<ComparedRow> rows;
   if (!options.no_sim && (tells || !options.json.empty())) {
     rows = Comparison(scene, options, budget).rows(algorithm);
-    if (tells) print_rows(rows, least_seconds(bound, bytes));
+    if (tells) print_rows(rows, least_seconds(bound, bytes), !switches.taken());
   }
-  if (!options.json.empty()) write_file("--json", options.json, json_text(scene, most, bound, made, rows));
+  if (!options.json.empty()) write_file("--json", options.json, json_text(scene, most, bound, made, switches, rows));
 }
 
 /// Without memory, it ends with a clear error.
@@ -304,6 +333,8 @@ void add_synth(CLI::App& plan) {
   add_engine(*command, options->engine);
   command->add_flag("--bound", options->only_bound, "says the bound alone; also of all_to_all");
   command->add_flag("--sizes", options->sizes, "which plan is for which size, from 8 B to 1 GiB, in place of --bytes");
+  command->add_flag("--no-switch", options->no_switch,
+                    "all_reduce: trees alone, also where an NVLink switch folds; TUTTI_NVLS=0: as if none did");
   command->add_flag("--no-sim", options->no_sim, "does not simulate");
   command->add_option("--memory", options->memory, "how much memory it may take; default 2G");
   command->add_option("-o", options->file, "writes the plan; -: to standard output, and nothing else")
@@ -312,7 +343,8 @@ void add_synth(CLI::App& plan) {
   command->footer(
       "docs/synthesis.md explains it.\nExamples:\n  tutti plan synth all_gather --topo hgx.xml -o a.json\n"
       "  tutti plan synth all_reduce --topo hgx.xml --hosts 4 --ranks 0-3,8-11\n"
-      "  tutti plan synth all_to_all --topo hgx.xml --bound\n");
+      "  tutti plan synth all_to_all --topo hgx.xml --bound\n"
+      "  tutti plan synth all_reduce --topo hgx.xml --no-switch -o trees.json\n");
   command->callback([options] { run_within_budget(*options); });
 }
 

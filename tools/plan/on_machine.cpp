@@ -137,7 +137,8 @@ class SmallTree {
 class MachinePicture {
  public:
   MachinePicture(std::span<const plan::RankPlan> plans, const OnMachine& machine)
-      : machine_(machine),
+      : plans_(plans),
+        machine_(machine),
         network_(synth::network_of(*machine.graph, machine.nodes)),
         loads_(plans, network_, machine.root),
         most_(synth::network_at_most(*machine.graph, machine.nodes)),
@@ -222,7 +223,9 @@ class MachinePicture {
     }
     y += 24;
     canvas.path(fmt::format("M{:.1f} {:.1f} h22", left, y - 4), {.colour = "#ffffff", .note = {}, .marked = true}, 8);
-    canvas.text(left + 30, y, 12, kCut, "The cut that binds: " + synth::words_of(most_, bound_), "start", "bold");
+    const bool folds = plans_.front().shape.collective == Collective::AllReduce && !most_.folding.empty();
+    const char* const of = folds ? "The cut that binds, where ranks alone fold: " : "The cut that binds: ";
+    canvas.text(left + 30, y, 12, kCut, of + synth::words_of(most_, bound_), "start", "bold");
     y += 20;
     canvas.text(
         left, y, 11, kFaint,
@@ -259,6 +262,7 @@ class MachinePicture {
     return y + 16;
   }
 
+  std::span<const plan::RankPlan> plans_;
   const OnMachine& machine_;
   synth::Network network_;  // with the rates of the cost model
   Loads loads_;

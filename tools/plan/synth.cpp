@@ -129,9 +129,9 @@ void print_rows(const std::vector<ComparedRow>& rows, double least, bool written
   print(" ", "algorithm", "width", "window", "simulated", "of the bound", "verdict", "busiest (times in us)");
   for (const ComparedRow& row : rows) {
     const bool known = row.seconds > 0;
-    print(row.made ? "*" : " ", row.made && !written ? "trees" : row.name, row.width, to_text(Bytes{row.window}),
-          known ? time_text(row.seconds) : "-", known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-",
-          verdict_of(row, rows.front()), row.busiest);
+    print(row.made && written ? "*" : " ", row.made && !written ? "trees" : row.name, row.width,
+          to_text(Bytes{row.window}), known ? time_text(row.seconds) : "-",
+          known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", verdict_of(row, rows.front()), row.busiest);
   }
   if (!rows.front().made && written) {
     fmt::print("\nThe best is {} of the catalogue: no plan needs to be made.\n", rows.front().name);

@@ -53,8 +53,9 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
         {.between = topo::Figure::Between::Hosts, .a = hosts[0], .b = hosts[1], .us = 9, .gbps = gbps});
   }
   const auto make = [&](const topo::Graph& machine) {
-    const SynthesisedText made = synthesise_for(
+    SynthesisedText made = synthesise_for(
         machine, gpus, inputs_of(machine, 0).inputs, [](const std::string&) {}, Collective::Broadcast);
+    made.folding = made.bounds;  // as if a switch folded
     write_private(synthesised_path(made.key), to_text(made));
     return made.key;
   };
@@ -77,6 +78,7 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
   ASSERT_NE(own, nullptr);
   EXPECT_TRUE(own->is_of_now);
   EXPECT_FALSE(own->bounds.empty());
+  EXPECT_FALSE(own->folding.empty());
   std::filesystem::remove_all(folder);
 }
 

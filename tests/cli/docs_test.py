@@ -99,7 +99,7 @@ class Shown(unittest.TestCase):
     def test_output_that_pages_show_is_what_comes(self):
         """A block after `<!-- output of: COMMAND -->`: its lines come in this order; … stands for others between them."""
         shown_outputs = [(page, command, block) for page in PAGES for command, block in
-                         re.findall(r"^<!-- output of: (.*) -->\n```\n(.*?)^```", page.read_text(), re.M | re.S)]
+                         re.findall(r"^<!-- output of: ([^\n]*) -->\n```\n(.*?)^```", page.read_text(), re.M | re.S)]
         self.assertGreater(len(shown_outputs), 2)
         for page, command, block in shown_outputs:
             with self.subTest(f"{page.relative_to(ROOT)}: {command}"):

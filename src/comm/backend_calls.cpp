@@ -139,7 +139,7 @@ void BackendCalls::agree(const Agreement& agreed, const Groups& groups, Deadline
   }
   take_offer(std::move(offer), agreed, groups);
   if (inputs_.ranks == 1) return planner_->agree(select::DecisionTable(inputs_), groups);
-  take_graph(agreed, groups, deadline);
+  use_graph(agreed, groups, deadline);
   // Other ranks have no graph.
   const TablePage mine{.table = endpoint_->rank() == 0 ? select::DecisionTable(inputs_).text() : "",
                        .situation = inputs_.situation,
@@ -208,8 +208,8 @@ void BackendCalls::check_forced() const {
   }
 }
 
-void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) {
-  const topo::Graph graph = make_graph(agreed, groups, deadline);
+void BackendCalls::use_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+  topo::Graph graph = make_graph(agreed, groups, deadline);
   if (!graph.ranks.empty()) {
     select::MachineInputs made = select::inputs_of(graph, inputs_.ranks, groups);
     inputs_.inside = made.inputs.inside;
@@ -220,6 +220,7 @@ void BackendCalls::take_graph(const Agreement& agreed, const Groups& groups, Dea
     inputs_.synthesised = made.inputs.synthesised;
     notes_ = std::move(made.notes);
     select::make_plans_later(graph, inputs_);
+    if (env().explain) graph_ = std::move(graph);
   }
   std::set<std::string> different;
   for (const exec::Processor& processor : processors_) different.insert(processor.id);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/agreement.hpp"
@@ -47,6 +48,8 @@ class BackendCalls {
   const select::CostInputs& inputs() const { return inputs_; }
   /// On rank 0: what the inputs were made from.
   const select::MachineNotes& notes() const { return notes_; }
+  /// Likewise, for those who explain choices (TUTTI_EXPLAIN), once.
+  topo::Graph take_graph() { return std::exchange(graph_, {}); }
   /// Of all ranks.
   const select::MeasuredGpus& processors() const { return measured_on_; }
 
@@ -73,7 +76,7 @@ class BackendCalls {
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
   void take_offer(exec::Offer offer, const Agreement& agreed, const Groups& groups);
   void check_forced() const;
-  void take_graph(const Agreement& agreed, const Groups& groups, Deadline deadline);
+  void use_graph(const Agreement& agreed, const Groups& groups, Deadline deadline);
   topo::Graph make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) const;
   select::LinkCost relayed(const select::LinkCost& network) const;
 
@@ -89,6 +92,7 @@ class BackendCalls {
   exec::Offer offer_;
   select::CostInputs inputs_;
   select::MachineNotes notes_;
+  topo::Graph graph_;  // empty unless choices are explained
   select::MeasuredGpus measured_on_;
   std::shared_ptr<const select::Profile> profile_;  // null: none holds for these processors
 };

@@ -118,7 +118,8 @@ void Communicator::log_decisions(Agreement agreed) {
     const bool is_host = on == on_.front();
     const std::string machine =
         rank() == 0 ? select::machine_text(on->inputs(), is_host ? agreed.notes : on->notes()) : "";
-    decision_logs_.push_back(std::make_unique<DecisionLog>(rank(), on->inputs(), machine));
+    topo::Graph graph = !explains ? topo::Graph() : is_host ? std::move(agreed.graph) : on->take_graph();
+    decision_logs_.push_back(std::make_unique<DecisionLog>(rank(), on->inputs(), machine, std::move(graph)));
     on->planner().on_new_program([this, log = decision_logs_.back().get(), &served = *on](const Prepared& made) {
       log->log_first(made.key.spec, info_of(made, served));
     });

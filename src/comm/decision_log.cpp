@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "select/explain.hpp"
+#include "select/synthesis.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::comm {
@@ -172,10 +173,20 @@ std::string DecisionLog::why(const CallSpec& spec, const CallInfo& info) const {
                       : fmt::format("the {} says {}, next {}", measured ? "profile" : "model", mine, next);
 }
 
+/// That of the figures that this communicator has: what is kept with plans was made with those of another time.
+void DecisionLog::take_bound(Collective collective) {
+  try {
+    select::add_bound(graph_, graph_.ranks, collective, {}, inputs_);
+  } catch (const std::exception& error) {  // the call needs none
+    log_debug("no bound of {} is known: {}", name_of(collective), error.what());
+  }
+}
+
 /// The table of all candidates, once for a collective and size class.
 void DecisionLog::explain(const CallSpec& spec, uint64_t bytes) {
   if (spec.is_vector || spec.collective == Collective::SendRecv) return;
   if (!explained_.emplace(spec.collective, std::bit_width(bytes)).second) return;
+  take_bound(spec.collective);
   const auto all = select::priced_candidates(spec.collective, bytes, inputs_, {spec.type, spec.op});
   log_info("why {} ({}):\n{}{}{}", describe(spec), inputs_.situation, machine_, machine_.empty() ? "" : "\n",
            select::explanation(all, bytes, inputs_));

@@ -28,20 +28,23 @@ std::string ranges(const std::vector<Rank>& ranks);
 
 class DecisionLog {
  public:
-  /// `machine`: what the inputs were made from, as text; only rank 0 knows.
-  DecisionLog(Rank rank, select::CostInputs inputs, std::string machine)
-      : rank_(rank), inputs_(std::move(inputs)), machine_(std::move(machine)) {}
+  /// `machine`: what the inputs were made from, as text; only rank 0 knows. `graph`: the same as a topology, for
+  /// bounds; without ranks, there are none.
+  DecisionLog(Rank rank, select::CostInputs inputs, std::string machine, topo::Graph graph)
+      : rank_(rank), inputs_(std::move(inputs)), machine_(std::move(machine)), graph_(std::move(graph)) {}
 
   /// A first call of this kind: logs it if no call of its size class has been logged.
   void log_first(const CallSpec& spec, const CallInfo& info);
 
  private:
   void explain(const CallSpec& spec, uint64_t bytes);
+  void take_bound(Collective collective);
   std::string why(const CallSpec& spec, const CallInfo& info) const;
 
   Rank rank_;
   select::CostInputs inputs_;
   std::string machine_;
+  topo::Graph graph_;
   std::set<std::pair<Collective, int>> explained_;
   std::set<std::tuple<Collective, int, std::string>> logged_;  // logged: collective, size class, algorithm and delivery
 };

@@ -113,15 +113,15 @@ std::optional<KnownBound> known_folding_bound(const topo::Graph& graph, const st
 
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
                std::optional<Rank> root, CostInputs& inputs) {
-  const auto bound = known_bound(graph, ranks, collective, root, inputs);
-  if (!bound) return;
-  const auto folding = known_folding_bound(graph, ranks, collective, inputs);
   auto known = inputs.synthesised == nullptr ? std::make_shared<Synthesised>()
                                              : std::make_shared<Synthesised>(*inputs.synthesised);
-  known->bounds[collective] = *bound;
+  known->bounds.erase(collective);
   known->folding.erase(collective);
-  if (folding) known->folding[collective] = *folding;
-  inputs.synthesised = std::move(known);
+  inputs.synthesised = known;  // also where none is found: what was kept is of other figures
+  const auto bound = known_bound(graph, ranks, collective, root, inputs);
+  if (!bound) return;
+  known->bounds[collective] = *bound;
+  if (const auto folding = known_folding_bound(graph, ranks, collective, inputs)) known->folding[collective] = *folding;
 }
 
 SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,

@@ -24,7 +24,8 @@ std::optional<KnownBound> known_bound(const topo::Graph& graph, const std::vecto
 std::optional<KnownBound> known_folding_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                               Collective collective, const CostInputs& inputs);
 
-/// Puts both beside what is known of the machine's plans.
+/// Puts both beside what is known of the machine's plans, in place of what was kept with them: that was made with the
+/// figures of another time.
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
                std::optional<Rank> root, CostInputs& inputs);
 

@@ -14,6 +14,7 @@
 #include "select/synthesis.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
+#include "topo/cores.hpp"
 #include "topo/graph_json.hpp"
 
 namespace tutti {
@@ -25,8 +26,9 @@ using Forced = std::map<Collective, std::string>;
 /// A cache folder of its own.
 class SynthesisedPlans : public testing::Test {
  protected:
-  /// As `tutti tune --synth` does it: from the topology that the job's communicator says it has.
-  std::shared_ptr<const select::Synthesised> make_plans(int ranks) const {
+  /// As `tutti tune --synth` does it: from the topology that the job's communicator says it has. `words`: of bounds, in
+  /// place of what they say.
+  std::shared_ptr<const select::Synthesised> make_plans(int ranks, const std::string& words = "") const {
     const std::string dump = folder + "/job.json";
     {
       const test::ScopedEnv dumps("TUTTI_TOPO_DUMP_FILE", dump);
@@ -34,7 +36,10 @@ class SynthesisedPlans : public testing::Test {
     }
     const topo::Graph graph = topo::graph_of_json(read_file(dump, 1 << 20, true).value_or(""), "the job's");
     const select::CostInputs inputs = select::inputs_of(graph, 0).inputs;
-    const auto page = select::synthesise_for(graph, graph.ranks, inputs, [](const std::string&) {});
+    auto page = select::synthesise_for(graph, graph.ranks, inputs, [](const std::string&) {});
+    for (const Collective collective : {Collective::AllGather, Collective::AllReduce}) {
+      if (!words.empty()) page.bounds[collective].words = words;
+    }
     write_private(select::synthesised_path(page.key), select::to_text(page));
     return select::read_synthesised(select::to_text(page), page.key, ranks);
   }
@@ -177,6 +182,29 @@ TEST_F(SynthesisedPlans, ThatAreDamagedLeaveTheLibrarysOwn) {
     EXPECT_EQ(out, 7);
     EXPECT_FALSE(select::is_synthesised(algorithm_of(comm)));
   });
+}
+
+/// A bound that was kept with plans is of the figures of that time: `tutti tune` and the calibration may have changed
+/// them, which the plans' key does not say.
+TEST_F(SynthesisedPlans, AreExplainedWithTheBoundOfNow) {
+  const test::ScopedEnv explains("TUTTI_EXPLAIN", "1"), level("TUTTI_LOG", "info");
+  for (const int ranks : {2, 5}) {
+    make_plans(ranks, "{a cut of another time}");
+    testing::internal::CaptureStderr();
+    with_ranks(ranks, [&](int rank, tuttiComm_t comm) {
+      const auto n = static_cast<size_t>(ranks);
+      std::vector<int> in(n, rank), all(n, -1);
+      EXPECT_EQ(tuttiAllGather(&rank, all.data(), 1, tuttiInt32, comm, nullptr), tuttiSuccess);
+      EXPECT_EQ(tuttiAllReduce(in.data(), all.data(), n, tuttiInt32, tuttiSum, comm, nullptr), tuttiSuccess);
+    });
+    const std::string said = testing::internal::GetCapturedStderr();
+    for (const char* call : {"why all_gather(", "why all_reduce("}) {
+      EXPECT_NE(said.find(call), std::string::npos) << said;
+    }
+    EXPECT_EQ(said.find("a cut of another time"), std::string::npos) << said;
+    if (static_cast<size_t>(ranks) > allowed_cores().size()) continue;  // no bound is known of them
+    EXPECT_NE(said.find("\n  bound: {rank"), std::string::npos) << said;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "comm/job_figures.hpp"
 #include "comm/topology.hpp"
 #include "control/host.hpp"
 #include "select/forced.hpp"
@@ -23,7 +24,6 @@ namespace tutti::comm {
 namespace {
 
 using nlohmann::json;
-using Slowest = FabricReport::Slowest;
 
 /// The algorithms' names with hashes.
 std::string plans_text(const select::Given& given) {
@@ -123,40 +123,6 @@ std::string transports_of(const std::vector<RankReport>& reports) {
     }
   }
   return fmt::format("{}", fmt::join(used, "+"));
-}
-
-/// What the job's links cost, by the slowest rank's word; it stands above what the graph says of them.
-std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
-  using Between = topo::Figure::Between;
-  std::vector<topo::Figure> figures;
-  for (const auto& [relation, between] :
-       {std::pair(kBetweenThreads, Between::Threads), std::pair(kBetweenProcesses, Between::Processes),
-        std::pair(kBetweenHosts, Between::Hosts)}) {
-    Slowest slowest;
-    std::set<std::string> transports;
-    for (const RankReport& report : reports) {
-      const auto links = report.fabric.links.find(relation);
-      const auto route = report.fabric.routes.find(relation);
-      if (links == report.fabric.links.end() || route == report.fabric.routes.end()) continue;
-      slowest.alpha = std::max(slowest.alpha, links->second.alpha);
-      slowest.beta = std::max(slowest.beta, links->second.beta);
-      slowest.in_place = slowest.in_place && links->second.in_place;
-      transports.insert(route->second);
-    }
-    if (transports.empty()) continue;
-    const std::string transport = fmt::format("{}", fmt::join(transports, "+"));
-    const std::string kind = between == Between::Threads     ? "threads"
-                             : between == Between::Processes ? "processes"
-                                                             : transport;
-    figures.push_back({.between = between,
-                       .us = slowest.alpha * 1e6,
-                       .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
-                       .most = between == Between::Hosts ? 0 : select::most_inside(),
-                       .in_place = slowest.in_place,
-                       .transport = transport,
-                       .origin = select::origin_of_figures(transport, kind, between == Between::Hosts)});
-  }
-  return figures;
 }
 
 /// On rank 0: its graph, and the inputs that follow from it.

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
+#include "select/job.hpp"
 #include "select/profile.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
@@ -109,6 +110,7 @@ Fabric::Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr
       calls_(&parts_->calls) {
   make_arena();
   make_routes();
+  report_.most = select::most_inside();
   serve_readability();
 }
 

@@ -31,6 +31,7 @@ struct FabricReport {
   uint64_t staging = 0;                  ///< bytes
   uint64_t longest = uint64_t{1} << 40;  ///< bytes of a message that all links can carry
   std::map<std::string, Slowest> links;  ///< by relation ("between hosts"): of the rank's links
+  double most = 0;                       ///< select::most_inside() of its host
   std::string unreachable;               ///< why some peer is unreachable; empty if all are reachable
   transports::Word word;
   std::string cores;                          ///< cores on which it may run, as to_text(Cores)
@@ -41,6 +42,7 @@ struct FabricReport {
   static void fields(auto& m, auto& v) {
     v.number(m.staging, m.longest);
     v.map(m.links, kMaxRelations, kMaxWords);
+    v.real(m.most);
     v.words(m.unreachable, kMaxWords);
     v.number(m.word.at);
     v.number(m.word.value);

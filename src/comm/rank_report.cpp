@@ -6,9 +6,13 @@ namespace tutti::comm {
 
 RankReport parse_report(std::string_view bytes, Rank peer) {
   RankReport report = read_of<RankReport>(peer, bytes);
-  if (report.crowding >= 1 && report.crowding <= 1e6) return report;
-  throw_error(Code::ProtocolError, "the report of rank {} is invalid ({} in place of the ranks on a core)", peer,
-              report.crowding);
+  const auto check = [&](double value, double least, const char* what) {
+    if (value >= least && value <= 1e6) return;
+    throw_error(Code::ProtocolError, "the report of rank {} is invalid ({} in place of {})", peer, value, what);
+  };
+  check(report.crowding, 1, "the ranks on a core");
+  check(report.fabric.most, 0, "the GB/s inside a host");
+  return report;
 }
 
 std::string text_of(const std::shared_ptr<const select::Synthesised>& synthesised) {

@@ -27,10 +27,8 @@ class Raiser {
       if (figure.a != kNoNode || (figure.between == Figure::Between::Hosts) != (a != b)) continue;
       if (figure.between == Figure::Between::Threads && !threads_) continue;
       if (!figure.over.empty() && figure.over != name_of(path.kind)) continue;
-      // A figure is of two copies, into staging memory and out of it. A message that is read where it lies is copied
-      // once, and both of its ends may copy a half.
-      const double times = !cores ? 1 : figure.in_place ? 4 : 2;
-      raise(path, figure, figure.most > 0 ? std::max(figure.most, figure.gbps) : times * figure.gbps);
+      const double otherwise = cores ? most_of_copies(figure.gbps, figure.in_place) : figure.gbps;
+      raise(path, figure, figure.most > 0 ? rate_at_most(figure) : otherwise);
     }
   }
 
@@ -49,6 +47,8 @@ class Raiser {
 };
 
 }  // namespace
+
+double most_of_copies(double gbps, bool in_place) { return (in_place ? 4 : 2) * gbps; }
 
 double rate_at_most(const Figure& figure) { return std::max(figure.gbps, figure.most); }
 

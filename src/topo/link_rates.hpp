@@ -25,6 +25,10 @@ struct LinkRate {
 /// By link, where ranks are on these nodes.
 std::vector<LinkRate> rates_at_most(const Graph& graph, std::span<const NodeId> ranks);
 
+/// Of cores whose long messages reach `gbps`. That is a rate of two copies, into staging memory and out of it. A
+/// message that is read `in_place` is copied once, and both of its ends may copy a half.
+double most_of_copies(double gbps, bool in_place);
+
 /// Of what joins two hosts.
 double rate_at_most(const Figure& figure);
 

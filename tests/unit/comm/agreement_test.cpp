@@ -18,6 +18,7 @@ RankReport report() {
   return {.fabric = {.staging = 4096,
                      .links = {{"between processes of a host", {1e-6, 2e-10, true}},
                                {"between hosts", {3e-6, 4e-10, false}}},
+                     .most = 21.5,
                      .unreachable = "too far",
                      .word = {~uint64_t{0}, 7},
                      .cores = "0-3,8",
@@ -41,6 +42,7 @@ TEST(RankReport, ArrivesAsItWasSent) {
     EXPECT_EQ(there.beta, here.beta) << relation;
     EXPECT_EQ(there.in_place, here.in_place) << relation;
   }
+  EXPECT_EQ(got.fabric.most, sent.fabric.most);
   EXPECT_EQ(got.kind, sent.kind);
   EXPECT_EQ(got.fabric.unreachable, sent.fabric.unreachable);
   EXPECT_EQ(got.fabric.word.at, sent.fabric.word.at);

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <future>
+#include <limits>
 
 #include "base/version.hpp"
 #include "comm/communicator.hpp"
@@ -152,11 +153,12 @@ TEST(HostileMember, AChoiceThatDoesNotExistIsRejected) {
 }
 
 TEST(HostileMember, InvalidReportsAreRejected) {
-  RankReport odd = report();
+  RankReport odd = report(), fast = report();
   odd.crowding = 1e300;
+  fast.fabric.most = std::numeric_limits<double>::infinity();
   const std::string right = pack_fields(report());
   for (const std::string& bytes :
-       {std::string(), right.substr(1), right + "x", std::string(1000, '\xff'), pack_fields(odd)}) {
+       {std::string(), right.substr(1), right + "x", std::string(1000, '\xff'), pack_fields(odd), pack_fields(fast)}) {
     HostileMember member(1);
     member.give(bytes);
     EXPECT_TRUE(contains(member.outcome(), "the report of rank 1 is invalid"));

@@ -57,8 +57,31 @@ void end_at_exit() {
   std::call_once(once, [] { std::atexit([] { PlanMaker::of_this_process().end(); }); });
 }
 
+void warn_of(const WantedPlans& wanted, const std::string& why) {
+  log_warn("TUTTI_SYNTH=auto: no plans are kept for the {} of this network, since {}", ranks_of(wanted), why);
+}
+
+/// Why no thread can make them; "" if one can try.
+std::string why_never(const WantedPlans& wanted) {
+  if (wanted.number() > static_cast<uint64_t>(kMaxSmallRanks)) {
+    return fmt::format("it makes plans for up to {}: `tutti tune --synth` makes them for more",
+                       counted(static_cast<uint64_t>(kMaxSmallRanks), "rank"));
+  }
+  return wanted.folder.empty() ? "there is no place for them: set HOME or XDG_CACHE_HOME" : "";
+}
+
+/// Is something kept there that this process has not refused? Plans whose proof takes too long would be made the same.
+bool is_usable(const std::string& path, const WantedPlans& wanted) {
+  try {
+    const auto text = read_file(path, kMaxSynthesised, true);
+    return text && !was_refused(*text, wanted.key, static_cast<Rank>(wanted.number()));
+  } catch (const Error&) {  // too large, or others may write to it
+    return false;
+  }
+}
+
 /// Its text, which communicators would use. Throws Error.
-std::string proven_text(const WantedPlans& wanted, const std::vector<topo::NodeId>& nodes) {
+std::string proven_text(const WantedPlans& wanted) {
   const SynthesisedText page =
       synthesise_for(wanted.graph, wanted.graph.ranks, wanted.inputs, [](const std::string&) { check_cancelled(); });
   std::string text = to_text(page);
@@ -68,6 +91,7 @@ std::string proven_text(const WantedPlans& wanted, const std::vector<topo::NodeI
   }
   const double began = processor_seconds();
   prove(page);
+  const std::vector<topo::NodeId> nodes = nodes_of_plans(wanted.graph, wanted.graph.ranks, wanted.inputs.order);
   const double took = processor_seconds() - began, most = seconds_of_proofs(nodes, wanted.proofs);
   if (took <= most) return text;
   throw_error(Code::Timeout,
@@ -82,17 +106,30 @@ PlanMaker& PlanMaker::of_this_process() { return tutti::of_this_process<PlanMake
 void PlanMaker::want(WantedPlans wanted) {
   end_at_exit();
   const std::lock_guard lock(mutex_);
-  if (ended_) return;
+  if (ended_ || !wanted_.insert(wanted.key).second) return;
+  const std::string why_not = why_never(wanted);
+  if (!why_not.empty()) return warn_of(wanted, why_not);
   queue_.push_back(std::move(wanted));
   if (working_) return;
   if (thread_.joinable()) thread_.join();  // it has said that it ends
   thread_ = start_without_signals([this] { work(); });
+  ++threads_;
   working_ = true;
 }
 
-void PlanMaker::wait() {
+bool PlanMaker::was_wanted(uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  return wanted_.contains(key);
+}
+
+bool PlanMaker::wait(Deadline until) {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return !working_; });
+  return idle_.wait_until(lock, until.at(), [&] { return !working_; });
+}
+
+int PlanMaker::threads() {
+  const std::lock_guard lock(mutex_);
+  return threads_;
 }
 
 void PlanMaker::end() {
@@ -120,8 +157,7 @@ void PlanMaker::work() {
       if (ended_) {
         log_info("the process ends before plans are made for its {}", ranks_of(wanted));
       } else {
-        log_warn("TUTTI_SYNTH=auto: no plans are kept for the {} of this network, since {}", ranks_of(wanted),
-                 error.what());
+        warn_of(wanted, error.what());
       }
     }
     lock.lock();
@@ -131,23 +167,16 @@ void PlanMaker::work() {
 }
 
 void PlanMaker::make_kept(const WantedPlans& wanted) {
-  const std::vector<topo::NodeId> nodes = nodes_of_plans(wanted.graph, wanted.graph.ranks, wanted.inputs.order);
-  const uint64_t key = synthesis_key(wanted.graph, nodes);
-  {
-    const std::lock_guard lock(mutex_);
-    if (!tried_.insert(key).second) return;
+  const std::string path = synthesised_path(wanted.key, wanted.folder);
+  if (is_usable(path, wanted)) return;  // another process has made them
+  if (access(path.c_str(), F_OK) == 0) {
+    log_warn("TUTTI_SYNTH=auto: the plans in {} cannot be used, and are made again in the background", path);
+  } else {
+    log_info("TUTTI_SYNTH=auto: no plans are kept for the {} of this network; they are made in the background",
+             ranks_of(wanted));
   }
-  if (wanted.number() > static_cast<uint64_t>(kMaxSmallRanks)) {
-    throw_error(Code::Unsupported, "it makes plans for up to {}: `tutti tune --synth` makes them for more",
-                counted(static_cast<uint64_t>(kMaxSmallRanks), "rank"));
-  }
-  if (wanted.folder.empty()) throw_error(Code::SystemError, "there is no place for them: set HOME or XDG_CACHE_HOME");
-  const std::string path = synthesised_path(key, wanted.folder);
-  if (access(path.c_str(), F_OK) == 0) return;  // another process has made them, or they were refused, with a warning
-  log_info("TUTTI_SYNTH=auto: no plans are kept for the {} of this network; they are made in the background",
-           ranks_of(wanted));
   const double began = processor_seconds();
-  write_private(path, proven_text(wanted, nodes));
+  write_private(path, proven_text(wanted));
   log_info(
       "TUTTI_SYNTH=auto: plans for {} were made in {:.2g} s of processor time, and are kept in {}: the next "
       "communicator of this machine and these ranks can choose them",
@@ -158,13 +187,17 @@ void make_plans_later(const topo::Graph& graph, const CostInputs& inputs) {
   if (env().synth != Synth::Auto || graph.ranks.size() < 2) return;
   if (inputs.synthesised != nullptr && inputs.synthesised->is_of_now) return;
   try {
+    PlanMaker& maker = PlanMaker::of_this_process();
+    const uint64_t key = synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order));
+    if (maker.was_wanted(key)) return;
     WantedPlans wanted{.graph = graph,
                        .inputs = inputs,
+                       .key = key,
                        .folder = cache_folder(),
                        .proofs = env().init_timeout * kPartForProofs,
                        .seconds = kMakingSeconds};
     wanted.inputs.view = nullptr;  // synthesis needs it not, and it is large
-    PlanMaker::of_this_process().want(std::move(wanted));
+    maker.want(std::move(wanted));
   } catch (const std::exception& error) {
     log_warn("TUTTI_SYNTH=auto: no plans are made: {}", error.what());
   }

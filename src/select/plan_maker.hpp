@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "base/deadline.hpp"
 #include "select/inputs.hpp"
 #include "topo/graph.hpp"
 
@@ -23,6 +24,7 @@ namespace tutti::select {
 struct WantedPlans {
   topo::Graph graph;
   CostInputs inputs;
+  uint64_t key = 0;    ///< synthesis_key() of them
   std::string folder;  ///< where they are kept; "": there is no place
   double proofs = 0;   ///< seconds that making a communicator has for proofs of plans, if its ranks share no core
   double seconds = 0;  ///< of processor time: making them is given up then
@@ -33,22 +35,29 @@ class PlanMaker {
  public:
   static PlanMaker& of_this_process();
 
-  /// Returns at once. Throws Error(SystemError) if no thread can be started.
+  /// Returns at once. What cannot be made is a warning, once, and starts no thread. Throws Error(SystemError) if no
+  /// thread can be started.
   void want(WantedPlans wanted);
-  /// Until all that was wanted is made, or was given up.
-  void wait();
+  /// Whether it was wanted before: then it is being made, is kept, or was given up.
+  bool was_wanted(uint64_t key);
+  /// Until all that was wanted is made, or was given up; or until then: false.
+  bool wait(Deadline until = Deadline::in(kForEver));
   /// Gives up what is not made yet, for good, and joins the thread.
   void end();
+  /// Threads that it has started until now.
+  int threads();
 
  private:
+  static constexpr double kForEver = 1e9;  // seconds
   void work();
   void make_kept(const WantedPlans& wanted);
 
   std::mutex mutex_;
   std::condition_variable idle_;
   std::deque<WantedPlans> queue_;
-  std::set<uint64_t> tried_;  // keys
-  bool working_ = false;      // the thread has not said yet that it ends
+  std::set<uint64_t> wanted_;  // keys
+  int threads_ = 0;
+  bool working_ = false;  // the thread has not said yet that it ends
   std::atomic<bool> ended_{false};
   std::thread thread_;
 };

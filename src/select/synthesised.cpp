@@ -149,6 +149,11 @@ Outcome outcome_of(const std::string& text, std::optional<uint64_t> key, Rank ra
 /// Those of all texts that were read, and of the last ones that were refused: a text is proven, or refused, once.
 class Outcomes {
  public:
+  static Outcomes& get() {
+    static auto* const kOutcomes = new Outcomes;  // plans that were adopted stay for as long
+    return *kOutcomes;
+  }
+
   /// Null: not known. What took too long before is no answer for a reader who does not give up.
   const Outcome* find(std::optional<uint64_t> key, Rank ranks, const std::string& text, bool gives_up) const {
     const auto is_it = [&](const Outcome& one) {
@@ -169,6 +174,8 @@ class Outcomes {
     }
     return all_.emplace_back(std::move(outcome));
   }
+
+  std::mutex mutex;  ///< held by whoever uses it
 
  private:
   std::list<Outcome> all_;  // the oldest first
@@ -199,13 +206,18 @@ std::string to_text(const SynthesisedText& page) {
 
 std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,
                                                     std::optional<Deadline> give_up) {
-  static std::mutex* const kMutex = new std::mutex;
-  static auto* const kOutcomes = new Outcomes;  // plans that were adopted stay for as long
-  const std::lock_guard lock(*kMutex);          // ranks that are threads wait for the first one's proof
-  const Outcome* known = kOutcomes->find(key, ranks, text, give_up.has_value());
-  if (known == nullptr) known = &kOutcomes->keep(outcome_of(text, key, ranks, give_up));
+  Outcomes& outcomes = Outcomes::get();
+  const std::lock_guard lock(outcomes.mutex);  // ranks that are threads wait for the first one's proof
+  const Outcome* known = outcomes.find(key, ranks, text, give_up.has_value());
+  if (known == nullptr) known = &outcomes.keep(outcome_of(text, key, ranks, give_up));
   if (known->plans == nullptr) throw Error(Code::InvalidArgument, known->why);
   return known->plans;
+}
+
+bool was_refused(const std::string& text, uint64_t key, Rank ranks) {
+  const std::lock_guard lock(Outcomes::get().mutex);
+  const Outcome* const known = Outcomes::get().find(key, ranks, text, false);
+  return known != nullptr && known->plans == nullptr;
 }
 
 void prove(const SynthesisedText& page) {

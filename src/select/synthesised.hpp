@@ -66,6 +66,8 @@ std::string to_text(const SynthesisedText& page);
 /// may `give_up` at some time. Throws Error(InvalidArgument), which says what is wrong with the text.
 std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,
                                                     std::optional<Deadline> give_up = {});
+/// Whether this process has refused the text, for another reason than the time that its proofs take.
+bool was_refused(const std::string& text, uint64_t key, Rank ranks);
 /// Proves plans as read_synthesised() does, but neither adopts them nor holds a lock that others wait for. Throws
 /// Error, for the same reasons.
 void prove(const SynthesisedText& page);

@@ -62,6 +62,7 @@ class Auto : public testing::Test {
     if (hosts > 1) graph = topo::cluster(graph, hosts);
     WantedPlans plans{.graph = graph, .inputs = inputs_of(graph, 0).inputs, .folder = folder + "/tutti"};
     plans.graph.ranks = graph.all(topo::NodeKind::Gpu);
+    plans.key = synthesis_key(graph, nodes_of_plans(graph, plans.graph.ranks, plans.inputs.order));
     plans.proofs = plans.seconds = 1000;
     return plans;
   }
@@ -152,6 +153,30 @@ TEST_F(Auto, WhatIsTooLargeOrTakesTooLongIsSaid) {
   EXPECT_TRUE(kept().empty());
 }
 
+TEST_F(Auto, StartsNoThreadForWhatItCannotMake) {
+  PlanMaker maker;
+  WantedPlans large = wanted(17), nowhere = wanted();
+  nowhere.folder = "";
+  const std::string said = logged([&] {
+    for (int i = 0; i < 3; ++i) maker.want(large), maker.want(nowhere);
+  });
+  EXPECT_EQ(maker.threads(), 0);
+  EXPECT_EQ(count(said, "warning: TUTTI_SYNTH=auto: no plans are kept for"), 2u) << "once each: " << said;
+  EXPECT_TRUE(maker.was_wanted(large.key));
+}
+
+TEST_F(Auto, StartsNoThreadAgainAfterAFailure) {
+  PlanMaker maker;
+  WantedPlans hurried = wanted();
+  hurried.seconds = 0;
+  const std::string said = logged([&] {
+    for (int i = 0; i < 3; ++i) maker.want(hurried), maker.wait();
+    maker.end();
+  });
+  EXPECT_EQ(maker.threads(), 1);
+  EXPECT_EQ(count(said, "it takes more than 0 s of processor time"), 1u) << said;
+}
+
 TEST_F(Auto, GivesUpWhenItIsEnded) {
   PlanMaker maker;
   const std::string said = logged([&] {
@@ -174,6 +199,13 @@ TEST_F(Auto, NothingIsMadeTwice) {
 /// A communicator of three ranks is made and destroyed; `argument`: what is done then.
 int job_main(const std::string& argument, test::Line& line) {
   make_communicator(3);
+  if (argument == "waits and makes more") {
+    for (int i = 0; i < 2; ++i) {
+      PlanMaker::of_this_process().wait();
+      make_communicator(3);
+    }
+    line.tell(fmt::format("{}", PlanMaker::of_this_process().threads()));
+  }
   if (argument == "forks") {
     const pid_t child = fork();
     if (child == 0) std::exit(7);
@@ -195,6 +227,36 @@ TEST_F(Auto, EndsWithItsProcess) {
     EXPECT_EQ(job.wait(), 0);
     for (const std::string& name : kept()) EXPECT_TRUE(name.ends_with(".json")) << "a part was left: " << name;
   }
+}
+
+/// One file for all jobs: it is damaged before each but the first.
+TEST_F(Auto, WhatCannotBeUsedIsMadeAgainOnceAProcess) {
+  const auto run = [&] {
+    return logged([&] {
+      test::Child job("job", "waits and makes more", "TUTTI_SYNTH=auto TUTTI_LOG=warn XDG_CACHE_HOME=" + folder);
+      EXPECT_EQ(job.receive(120), "1") << "threads";
+      EXPECT_EQ(job.wait(), 0);
+    });
+  };
+  EXPECT_EQ(count(run(), "are not used"), 0u);
+  ASSERT_EQ(kept().size(), 1u);
+  const std::string path = kept().front(), text = read_file(path, kMaxSynthesised, true).value_or("");
+  const auto expect_made_again = [&](const std::string& why) {
+    const std::string said = run();
+    EXPECT_EQ(count(said, fmt::format("the synthesised plans in {} are not used: ", path)), 1u) << said;
+    EXPECT_NE(said.find(why), std::string::npos) << said;
+    EXPECT_EQ(count(said, fmt::format("the plans in {} cannot be used, and are made again", path)), 1u) << said;
+    EXPECT_EQ(read_file(path, kMaxSynthesised, true), text);
+    EXPECT_EQ(kept().size(), 1u);
+  };
+  write_private(path, text.substr(0, text.size() / 2));
+  expect_made_again("it is damaged");
+  write_private(path, "{\"format\": \"tutti-synthesised\", \"version\": 1000}");
+  expect_made_again("it is not of the format");
+  std::filesystem::permissions(path, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  expect_made_again("others");
+  std::filesystem::resize_file(path, 2 * kMaxSynthesised);
+  expect_made_again("bytes");
 }
 
 TEST_F(Auto, AForkedChildHasNone) {

@@ -144,10 +144,11 @@ const plan::Algorithm* synthesised_plan(Collective collective, const std::string
   const plan::Algorithm* const found =
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
   if (found != nullptr || inputs.ranks == 1 || !is_of_host(inputs)) return found;
-  throw_error(Code::Unsupported,
-              "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, or a "
-              "run with TUTTI_SYNTH=auto and without this demand; TUTTI_SYNTH=kept uses them",
-              name_of(collective), name, none_kept(inputs));
+  throw_error(
+      Code::Unsupported,
+      "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, or, for "
+      "up to 64 ranks, TUTTI_SYNTH=auto; TUTTI_SYNTH=kept uses them",
+      name_of(collective), name, none_kept(inputs));
 }
 
 Wish wish_of(Collective collective, const CostInputs& inputs) {

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <utility>
@@ -201,6 +202,26 @@ void make_plans_later(const topo::Graph& graph, const CostInputs& inputs) {
   } catch (const std::exception& error) {
     log_warn("TUTTI_SYNTH=auto: no plans are made: {}", error.what());
   }
+}
+
+void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline until) {
+  if (env().synth != Synth::Auto || graph.ranks.size() < 2) return;
+  if (inputs.synthesised != nullptr && inputs.synthesised->is_of_now) return;
+  const auto demand = std::find_if(inputs.forced.begin(), inputs.forced.end(), [&](const auto& one) {
+    if (!is_synthesised(one.second)) return false;
+    return inputs.synthesised == nullptr || !inputs.synthesised->find(collective_named(one.first), one.second);
+  });
+  if (demand == inputs.forced.end()) return;
+  make_plans_later(graph, inputs);
+  if (!PlanMaker::of_this_process().wait(until)) {
+    throw_error(
+        Code::Timeout,
+        "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto is still making plans for these {} in the background: "
+        "make the communicator again once they are made, raise TUTTI_INIT_TIMEOUT, or make them before by `tutti "
+        "tune --synth`",
+        demand->first, demand->second, counted(graph.ranks.size(), "rank"));
+  }
+  inputs.synthesised = kept_synthesised(graph, graph.ranks, inputs.order);
 }
 
 }  // namespace tutti::select

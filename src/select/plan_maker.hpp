@@ -66,4 +66,9 @@ class PlanMaker {
 /// found. What goes wrong is a warning.
 void make_plans_later(const topo::Graph& graph, const CostInputs& inputs);
 
+/// On rank 0, before its communicator chooses for calls on memory of the host: where TUTTI_ALGO demands a synthesised
+/// plan, none was found and TUTTI_SYNTH is auto, has plans made and waits for them. Throws Error(Timeout) if they are
+/// not made until then; they are made all the same.
+void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline until);
+
 }  // namespace tutti::select

@@ -177,6 +177,43 @@ TEST_F(Auto, StartsNoThreadAgainAfterAFailure) {
   EXPECT_EQ(count(said, "it takes more than 0 s of processor time"), 1u) << said;
 }
 
+TEST_F(Auto, ADemandWaitsForItsPlans) {
+  const test::ScopedEnv makes("TUTTI_SYNTH", "auto"), forced("TUTTI_ALGO", "all_gather:synth");
+  for (int time = 0; time < 2; ++time) {
+    with_ranks(4, [](int rank, tuttiComm_t comm) {
+      std::vector<int> all(4, -1);
+      EXPECT_EQ(tuttiAllGather(&rank, all.data(), 1, tuttiInt32, comm, nullptr), tuttiSuccess);
+      EXPECT_EQ(all, (std::vector{0, 1, 2, 3}));
+      tuttiCallInfo info{.size = sizeof info};
+      EXPECT_EQ(tuttiCommGetLastCall(comm, &info), tuttiSuccess);
+      EXPECT_TRUE(std::string(info.algorithm).starts_with("synth@")) << info.algorithm;
+    });
+  }
+  EXPECT_EQ(kept().size(), 1u);
+}
+
+TEST_F(Auto, ADemandDoesNotWaitForEver) {
+  const test::ScopedEnv makes("TUTTI_SYNTH", "auto");
+  WantedPlans plans = wanted(3);
+  plans.inputs.forced = {{"all_gather", "ring"}, {"reduce", "synth"}};
+  try {
+    make_demanded_plans(plans.graph, plans.inputs, Deadline::in(0));
+    ADD_FAILURE() << "nothing is kept";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Timeout);
+    const std::string said = error.what();
+    EXPECT_NE(
+        said.find("TUTTI_ALGO forces reduce:synth, and TUTTI_SYNTH=auto is still making plans for these 12 ranks"),
+        std::string::npos)
+        << said;
+    EXPECT_NE(said.find("`tutti tune --synth`"), std::string::npos) << said;
+  }
+  EXPECT_EQ(plans.inputs.synthesised, nullptr);
+  make_demanded_plans(plans.graph, plans.inputs, Deadline::in(1000));
+  ASSERT_NE(plans.inputs.synthesised, nullptr) << "they were made all the same";
+  EXPECT_NE(plans.inputs.synthesised->find(Collective::Reduce, "synth"), nullptr);
+}
+
 TEST_F(Auto, GivesUpWhenItIsEnded) {
   PlanMaker maker;
   const std::string said = logged([&] {

@@ -101,19 +101,10 @@ void warn_once(const std::string& path, const char* why) {
   log_warn("the synthesised plans in {} are not used: {}; `tutti tune --synth` makes them again", path, why);
 }
 
-/// Without the network between hosts, which `tutti tune --hosts` measures: it sets links' rates, puts islands and
-/// unknown NICs behind the other nodes, and adds figures of pairs of hosts.
-topo::Graph without_network(topo::Graph graph) {
-  const auto is_network = [&](NodeId node) {
-    const topo::Node& is = graph.nodes[node];
-    return is.kind == NodeKind::Fabric || (is.kind == NodeKind::Nic && is.assumed);
-  };
-  std::erase_if(graph.links, [&](const topo::Link& link) {
-    return link.kind == topo::LinkKind::Network || link.measured || is_network(link.a) || is_network(link.b);
-  });
-  while (!graph.nodes.empty() && is_network(static_cast<NodeId>(graph.nodes.size() - 1))) graph.nodes.pop_back();
-  graph.figures.clear();
-  return graph;
+/// Else there is no network between hosts, of which rates could be measured anew.
+bool has_several_hosts(const topo::Graph& graph) {
+  return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                       [](const topo::Node& node) { return node.kind == NodeKind::Host; }) > 1;
 }
 
 constexpr int kHalf = 32;  // bits of a key
@@ -180,12 +171,13 @@ Deadline deadline_of_proofs(const std::vector<NodeId>& nodes) {
 }
 
 uint64_t synthesis_key(const topo::Graph& graph, const std::vector<NodeId>& nodes) {
-  Hash machine;
-  machine.add(machine_key(without_network(graph)));
-  for (const NodeId node : nodes) machine.add(node);
-  const uint64_t upper = machine.value() >> kHalf << kHalf;
-  machine.add(machine_key(graph));
-  return upper | (machine.value() & kLower);
+  const topo::PartHashes parts = topo::part_hashes_of(graph);
+  Hash hash;
+  hash.add(parts.machines);
+  for (const NodeId node : nodes) hash.add(node);
+  const uint64_t upper = hash.value() >> kHalf << kHalf;
+  hash.add(parts.network);
+  return upper | (hash.value() & kLower);
 }
 
 std::string text_of_key(uint64_t key) { return fmt::format("{:016x}", key); }
@@ -209,7 +201,7 @@ std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, co
   if (path.empty()) return nullptr;
   try {
     auto text = read_file(path, kMaxSynthesised, true);
-    if (!text && named.empty()) {
+    if (!text && named.empty() && has_several_hosts(graph)) {
       path = of_other_rates(key, cache_folder());
       if (!path.empty()) text = read_file(path, kMaxSynthesised, true);
     }

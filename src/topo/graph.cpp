@@ -27,6 +27,23 @@ bool contains(const Cores& all, const Cores& some) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
+void add(const Node& node, size_t usable, double quota, Hash& hash) {
+  hash.add(static_cast<uint64_t>(node.kind)).add(node.parent).add(node.model).add(node.processors.size());
+  hash.add(usable).add(static_cast<uint64_t>(node.sm)).add(node.count);
+  hash.add(std::bit_cast<uint64_t>(node.port)).add(std::bit_cast<uint64_t>(quota));
+}
+
+void add(const Link& link, Hash& hash) {
+  hash.add(link.a).add(link.b).add(static_cast<uint64_t>(link.kind)).add(link.width);
+  hash.add(std::bit_cast<uint64_t>(link.gbps)).add(std::bit_cast<uint64_t>(link.us));
+}
+
+void add(const Figure& figure, Hash& hash) {
+  if (figure.a == kNoNode) return;  // of the library between any two, which may be calibrated anew
+  hash.add(figure.a).add(figure.b);
+  hash.add(std::bit_cast<uint64_t>(figure.gbps)).add(std::bit_cast<uint64_t>(figure.us));
+}
+
 }  // namespace
 
 const char* name_of(NodeKind kind) { return kNodeNames[static_cast<size_t>(kind)]; }
@@ -170,21 +187,27 @@ void check(const Graph& graph) {
 
 uint64_t hash_of(const Graph& graph) {
   Hash hash;
-  for (const Node& node : graph.nodes) {
-    hash.add(static_cast<uint64_t>(node.kind)).add(node.parent).add(node.model).add(node.processors.size());
-    hash.add(node.usable.size()).add(static_cast<uint64_t>(node.sm)).add(node.count);
-    hash.add(std::bit_cast<uint64_t>(node.port)).add(std::bit_cast<uint64_t>(node.quota));
-  }
-  for (const Link& link : graph.links) {
-    hash.add(link.a).add(link.b).add(static_cast<uint64_t>(link.kind)).add(link.width);
-    hash.add(std::bit_cast<uint64_t>(link.gbps)).add(std::bit_cast<uint64_t>(link.us));
-  }
-  for (const Figure& figure : graph.figures) {
-    if (figure.a == kNoNode) continue;  // of the library between any two, which may be calibrated anew
-    hash.add(figure.a).add(figure.b);
-    hash.add(std::bit_cast<uint64_t>(figure.gbps)).add(std::bit_cast<uint64_t>(figure.us));
-  }
+  for (const Node& node : graph.nodes) add(node, node.usable.size(), node.quota, hash);
+  for (const Link& link : graph.links) add(link, hash);
+  for (const Figure& figure : graph.figures) add(figure, hash);
   return hash.value();
+}
+
+PartHashes part_hashes_of(const Graph& graph) {
+  const auto is_network = [&](NodeId id) {
+    const Node& node = graph.nodes[id];
+    return node.kind == NodeKind::Fabric || (node.kind == NodeKind::Nic && node.assumed);
+  };
+  size_t nodes = graph.nodes.size();
+  while (nodes > 0 && is_network(static_cast<NodeId>(nodes - 1))) --nodes;
+  Hash machines, network;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) add(graph.nodes[i], 0, 0, i < nodes ? machines : network);
+  for (const Link& link : graph.links) {
+    const bool outside = link.kind == LinkKind::Network || link.measured || is_network(link.a) || is_network(link.b);
+    add(link, outside ? network : machines);
+  }
+  for (const Figure& figure : graph.figures) add(figure, network);
+  return {machines.value(), network.value()};
 }
 
 }  // namespace tutti::topo

@@ -116,4 +116,11 @@ void check(const Graph& graph);
 /// Equal for machines that are alike in all that times depend on: not names, addresses, notes or ranks.
 uint64_t hash_of(const Graph& graph);
 
+/// The same in two parts, whatever part of a machine processes may use.
+struct PartHashes {
+  uint64_t machines = 0;
+  uint64_t network = 0;  ///< between hosts: what `tutti tune --hosts` sets, adds behind the other nodes, or measures
+};
+PartHashes part_hashes_of(const Graph& graph);
+
 }  // namespace tutti::topo

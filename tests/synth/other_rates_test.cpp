@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,26 @@ TEST(OtherRates, TheUpperHalfOfAKeyIsOfTheMachinesAlone) {
   EXPECT_EQ(upper(graph), upper(alone));
   graph.links.front().gbps *= 2;
   EXPECT_NE(upper(graph), upper(alone)) << "another machine";
+}
+
+TEST(OtherRates, AKeyIsOfAllThatIsKnown) {
+  using topo::NodeKind;
+  topo::Graph graph = topo::cluster(test::sample("nccl-8-gpus-8-nics.xml"), 2);
+  const std::vector<topo::NodeId> gpus = graph.all(NodeKind::Gpu);
+  std::set<uint64_t> keys = {synthesis_key(graph, gpus)};
+  const auto expect_another = [&](const char* what) {
+    EXPECT_TRUE(keys.insert(synthesis_key(graph, gpus)).second) << what;
+  };
+  graph.nodes[gpus.front()].model = "another";
+  expect_another("a node");
+  for (topo::Link& link : graph.links) link.us += link.kind == topo::LinkKind::NvLink ? 1 : 0;
+  expect_another("links of a host");
+  for (topo::Link& link : graph.links) link.gbps *= link.kind == topo::LinkKind::Network ? 2 : 1;
+  expect_another("links of the network");
+  graph.add({.kind = NodeKind::Nic, .parent = graph.nodes[gpus.front()].parent, .port = 1, .assumed = true});
+  expect_another("an unknown NIC");
+  graph.add({.kind = NodeKind::Fabric});
+  expect_another("an island");
 }
 
 TEST(OtherRates, PlansAreCandidatesWithoutBounds) {

@@ -32,6 +32,17 @@ class Revocation : public testing::TestWithParam<Where> {
     while (is_victim(rank)) ++rank;
     return rank;
   }
+  /// Awaits the job's end.
+  template <class Body>
+  void expect_of_survivors(Job& job, const Body& expect) const {
+    const auto stories = job.finish(60);
+    EXPECT_EQ(job.problem(), "");
+    for (int rank = 0; rank < stage.ranks; ++rank) {
+      if (is_victim(rank)) continue;
+      SCOPED_TRACE(fmt::format("rank {}", rank));
+      expect(rank, stories[static_cast<size_t>(rank)]);
+    }
+  }
 
   const Stage& stage = GetParam().stage;
   const std::vector<int>& victims = GetParam().victims;
@@ -52,19 +63,14 @@ TEST_P(Revocation, ReachesAllSurvivorsOfTheMakerOfTheId) {
   for (int rank = 0; rank < stage.ranks; ++rank) {
     if (!is_victim(rank)) job.go(rank);
   }
-  const auto stories = job.finish(60);
-  EXPECT_EQ(job.problem(), "");
-  for (int rank = 0; rank < stage.ranks; ++rank) {
-    if (is_victim(rank)) continue;
-    SCOPED_TRACE(fmt::format("rank {}", rank));
-    const Story& story = stories[static_cast<size_t>(rank)];
+  expect_of_survivors(job, [&](int, const Story& story) {
     ASSERT_EQ(story.size(), 10U);
     EXPECT_EQ(story[2].code, tuttiPeerFailed) << story[2].text;
     EXPECT_EQ(story[5].code, tuttiRevoked) << story[5].text;
     EXPECT_NE(story[5].text.find(fmt::format("rank {} (", revoker())), std::string::npos) << story[5].text;
     EXPECT_NE(story[5].text.find(fmt::format("{}; before that: ", kRevoked)), std::string::npos) << story[5].text;
     for (size_t i = 6; i < story.size(); ++i) EXPECT_EQ(story[i].code, tuttiSuccess) << i << ": " << story[i].text;
-  }
+  });
 }
 
 /// Nobody knows that anything is wrong: the calls that wait are ended by the revocation.
@@ -85,12 +91,7 @@ TEST_P(Revocation, EndsCallsThatWaitWhereTheMakerOfTheIdIsStopped) {
     if (!is_victim(rank)) job.await(rank, rank == revoker() ? 7 : 6);
   }
   for (const int victim : victims) job.child_of(victim).signal(SIGKILL);
-  const auto stories = job.finish(60);
-  EXPECT_EQ(job.problem(), "");
-  for (int rank = 0; rank < stage.ranks; ++rank) {
-    if (is_victim(rank)) continue;
-    SCOPED_TRACE(fmt::format("rank {}", rank));
-    const Story& story = stories[static_cast<size_t>(rank)];
+  expect_of_survivors(job, [&](int rank, const Story& story) {
     const size_t first = rank == revoker() ? 4 : 2, shrink = rank == revoker() ? 5 : 4;
     ASSERT_EQ(story.size(), rank == revoker() ? 9U : 8U);
     for (size_t i = first; i < shrink; ++i) {
@@ -98,7 +99,7 @@ TEST_P(Revocation, EndsCallsThatWaitWhereTheMakerOfTheIdIsStopped) {
       EXPECT_NE(story[i].text.find(kRevoked), std::string::npos) << story[i].text;
     }
     for (size_t i = shrink; i < story.size(); ++i) EXPECT_EQ(story[i].code, tuttiSuccess) << i << ": " << story[i].text;
-  }
+  });
 }
 
 Stage ranks(const char* transport, int count, int a_process, const char* more) {

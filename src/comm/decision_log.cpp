@@ -175,6 +175,7 @@ std::string DecisionLog::why(const CallSpec& spec, const CallInfo& info) const {
 
 /// That of the figures that this communicator has: what is kept with plans was made with those of another time.
 void DecisionLog::take_bound(Collective collective) {
+  if (!bounded_.insert(collective).second) return;
   try {
     select::add_bound(graph_, graph_.ranks, collective, {}, inputs_);
   } catch (const std::exception& error) {  // the call needs none

@@ -45,6 +45,7 @@ class DecisionLog {
   select::CostInputs inputs_;
   std::string machine_;
   topo::Graph graph_;
+  std::set<Collective> bounded_;  // their bounds are of graph_
   std::set<std::pair<Collective, int>> explained_;
   std::set<std::tuple<Collective, int, std::string>> logged_;  // logged: collective, size class, algorithm and delivery
 };

@@ -20,8 +20,9 @@
 // Schwenk, 1974.) That a part may hold a switch beside its ranks changes nothing in this.
 //
 // Each of these sends leaves a part, over links that lead out of it, so over the minimum cut that has the part's agents
-// on its side, and no others: T ≥ 2(p − 1)·S / (sum of these cuts). A folding switch is in one of the parts: in none,
-// it would be taken for one that forwards; and a part of switches alone would need nothing.
+// on its side, and no others: T ≥ 2(p − 1)·S / (sum of these cuts). A folding switch is in one of the parts, also one
+// that no rank is on: in none, it would be taken for one that forwards. No part is of switches alone: it would need
+// nothing.
 //
 // One NVSwitch with n GPUs, each joined by B: {GPU | others and switch} gives S/B, where ranks alone that fold take
 // 2(n − 1)/n of that. A switch reaches it: all send it the buffer, and it sends all the sum. So does one that has no

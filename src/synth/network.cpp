@@ -246,19 +246,29 @@ class Builder {
     return host && network_.gates.contains(*host) ? network_.gates[*host] : vertex(end);
   }
 
-  /// NVSwitches that fold for all GPUs whose links to them are used.
+  /// NVSwitches that fold for all GPUs that used links join to them, also by way of other NVSwitches.
   void find_folding() {
-    std::map<NodeId, std::vector<NodeId>> gpus;
+    std::map<NodeId, std::vector<NodeId>> on;  // by NVSwitch: the GPUs and NVSwitches next to it
     for (const uint32_t i : used_) {
       const Link& link = graph_.links[i];
       for (const auto& [node, other] : {std::pair(link.a, link.b), std::pair(link.b, link.a)}) {
         if (graph_.nodes[node].kind != NodeKind::NvSwitch) continue;
-        std::vector<NodeId>& on = gpus[node];
-        if (graph_.nodes[other].kind == NodeKind::Gpu) on.push_back(other);
+        std::vector<NodeId>& its = on[node];
+        const NodeKind kind = graph_.nodes[other].kind;
+        if (kind == NodeKind::Gpu || kind == NodeKind::NvSwitch) its.push_back(other);
       }
     }
-    for (const auto& [node, on] : gpus) {
-      if (!on.empty() && topo::why_no_fold(graph_, on).empty()) network_.folding.push_back(vertex(node));
+    for (const auto& [node, its] : on) {
+      std::set<NodeId> joined = {node};
+      std::vector<NodeId> left = {node}, gpus;
+      while (!left.empty()) {
+        const NodeId at = left.back();
+        left.pop_back();
+        for (const NodeId next : on.at(at)) {
+          if (joined.insert(next).second) (graph_.nodes[next].kind == NodeKind::Gpu ? gpus : left).push_back(next);
+        }
+      }
+      if (topo::why_no_fold(graph_, gpus).empty()) network_.folding.push_back(vertex(node));
     }
   }
 

@@ -61,7 +61,8 @@ struct Network {
   /// messages may take any way.
   std::vector<std::map<Rank, std::vector<Vertex>>> inside;
   std::vector<std::vector<Vertex>> outside;
-  /// Switches that fold and multicast what all ranks on them have (topo/folding.hpp); others only forward.
+  /// Switches that fold and multicast what ranks on them have, and what other such switches folded
+  /// (topo/folding.hpp); others only forward.
   std::vector<Vertex> folding;
   std::vector<uint32_t> places;                    ///< by vertex: the number of the host it lies in, or kNoHost
   std::map<uint32_t, Vertex> gates;                ///< by number of the host, of those with cables

@@ -70,6 +70,20 @@ TEST(Folding, OfTwoIslands) {
   wide.join(a, b, 200);
   EXPECT_EQ(folding(folds(wide)), "1 over 100?");
 }
+/// A spine folds what leaves folded, so the buffer crosses each link once each way: of a leaf with one GPU, its GPU's;
+/// of one with two, 100 GB/s too, up to the spine. Ranks alone that fold take more: of 4 single ranks, 6 over 400.
+TEST(Folding, OfLeavesAndASpine) {
+  EXPECT_EQ(folds(leaves_and_spine(4, 1, 100)).folding.size(), 5U) << "the spine folds what its leaves' GPUs have";
+  EXPECT_EQ(folding(folds(leaves_and_spine(4, 1, 100))), "1 over 100?");
+  EXPECT_EQ(by_ranks(folds(leaves_and_spine(4, 1, 100))), "6 over 400");
+  EXPECT_EQ(folding(folds(leaves_and_spine(8, 1, 100))), "1 over 100?") << "of likely splits";
+  EXPECT_EQ(folding(folds(leaves_and_spine(2, 2, 100))), "1 over 100?");
+  EXPECT_EQ(folding(folds(leaves_and_spine(4, 2, 100))), "1 over 100?") << "of likely splits";
+  const Drawing old = leaves_and_spine(2, 2, 100);
+  topo::Graph graph = old.graph();
+  for (const topo::NodeId gpu : old.ranks()) graph.nodes[gpu].sm = gpu == old.ranks()[3] ? kFolds - 10 : kFolds;
+  EXPECT_TRUE(network_of(graph, old.ranks()).folding.empty()) << "not for all";
+}
 /// Three hosts of two GPUs: each host's switch folds, but the network does not. 4 buffers leave hosts of 10 GB/s each:
 /// 2/15, where one cut has 1/10.
 TEST(Folding, OfHostsWhoseNetworkDoesNotFold) {
@@ -210,6 +224,19 @@ Network random_folding(unsigned seed) {
     if ((seed >> (v % 8) & 1) == 0) network.folding.push_back(v);
   }
   return network;
+}
+
+/// No rank is on one of them.
+TEST(Folding, IsThatOfAllSplitsOfLeavesAndASpine) {
+  for (const auto& [leaves, each] : {std::pair(2, 1), std::pair(3, 1), std::pair(4, 1), std::pair(2, 2)}) {
+    const Network network = folds(leaves_and_spine(leaves, each, 100));
+    const Vertex spine = network.folding.back();
+    const bool apart = std::none_of(network.arcs.begin(), network.arcs.end(),
+                                    [&](const Arc& arc) { return arc.from == spine && network.is_rank(arc.to); });
+    EXPECT_TRUE(apart) << leaves << " leaves";
+    EXPECT_EQ(folding_bound_of(network).cut.must, of_all_splits(network)) << leaves << " leaves";
+    EXPECT_EQ(folding_bound_of(network, 0).cut.must, of_all_splits(network)) << leaves << " leaves, likely splits";
+  }
 }
 
 TEST(Folding, IsThatOfAllSplitsOfRandomNetworks) {

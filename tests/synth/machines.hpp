@@ -81,6 +81,15 @@ inline Drawing two_islands() {
   drawing.join(a, b, 24);
   return drawing;
 }
+/// NVSwitches with so many GPUs each, and one that joins them and has no GPU of its own.
+inline Drawing leaves_and_spine(int leaves, int each, double gbps) {
+  Drawing drawing;
+  std::vector<topo::NodeId> middles;
+  for (int leaf = 0; leaf < leaves; ++leaf) middles.push_back(drawing.star(each, gbps));
+  const auto spine = drawing.node(topo::NodeKind::NvSwitch);
+  for (const topo::NodeId middle : middles) drawing.join(middle, spine, gbps);
+  return drawing;
+}
 /// Two PCIe switches with two GPUs each, below a NUMA node.
 inline Drawing pcie_tree() {
   Drawing drawing;

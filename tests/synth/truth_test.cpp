@@ -17,6 +17,7 @@
 #include "tools/perf/report.hpp"
 #include "tools/sim/scene.hpp"
 #include "topo/cluster.hpp"
+#include "topo/folding.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -31,15 +32,15 @@ void expect_at_least(const std::optional<select::LeastTime>& least, double secon
       << what << ": " << 100 * least->seconds / seconds << " % of " << least->words;
 }
 
-/// As `tutti explain` prices calls.
-void expect_prices_above(const topo::Graph& graph, const std::string& name) {
+/// As `tutti explain` prices calls; `by`: those by this method alone.
+void expect_prices_above(const topo::Graph& graph, const std::string& name, const exec::Method* by = nullptr) {
   for (const Collective collective : kAll) {
     select::CostInputs inputs = select::inputs_of(graph, 0).inputs;
     add_bound(graph, select::place_ranks(graph, 0).nodes, collective, 0, inputs);
     for (const uint64_t bytes : {uint64_t{64}, uint64_t{64} << 10, uint64_t{1} << 28}) {
       const uint64_t block = select::block_bytes(collective, bytes, inputs.ranks);
       for (const select::Candidate& one : select::priced_candidates(collective, block, inputs)) {
-        if (!one.rejected.empty()) continue;
+        if (!one.rejected.empty() || (by != nullptr && one.row.method != by)) continue;
         expect_at_least(select::least_time(one, block, inputs), one.seconds,
                         fmt::format("{}: {} of {} by {}, {}", name, name_of(collective), bytes, one.row.algorithm->name,
                                     one.row.method->name));
@@ -111,6 +112,18 @@ TEST(Truth, WhatASwitchFoldsHasABoundOfItsOwn) {
   const topo::Graph pcie = test::sample("nccl-pcie-2-sockets.xml");
   EXPECT_FALSE(known_folding_bound(pcie, select::place_ranks(pcie, 0).nodes, Collective::AllReduce,
                                    select::inputs_of(pcie, 0).inputs));
+}
+
+/// A switch without GPUs of its own folds, too: nothing that nvls runs is faster than the bound.
+TEST(Truth, NoPriceIsBelowTheBoundWhereASpineFolds) {
+  for (const auto& [leaves, each] : {std::pair(8, 1), std::pair(4, 2)}) {
+    const synth::Drawing drawing = synth::leaves_and_spine(leaves, each, 100);
+    topo::Graph graph = drawing.graph();
+    for (const topo::NodeId gpu : drawing.ranks()) graph.nodes[gpu].sm = topo::kFirstFoldedSm;
+    const select::CostInputs inputs = select::inputs_of(graph, 0).inputs;
+    EXPECT_TRUE(known_folding_bound(graph, drawing.ranks(), Collective::AllReduce, inputs)) << "nvls runs it";
+    expect_prices_above(graph, fmt::format("{} leaves", leaves), &exec::methods::nvls);
+  }
 }
 
 /// `tutti perf --bound`, of 8 ranks: 1 MB in 10 us, but by nvls in 5 us.

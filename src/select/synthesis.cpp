@@ -129,15 +129,11 @@ SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo:
                                std::optional<Collective> only) {
   const std::vector<topo::NodeId> nodes = nodes_of_plans(graph, ranks, inputs.order);
   const synth::Network network = synth::network_of(graph, nodes, synth::Sharing::Allow);
-  SynthesisedText page{.key = synthesis_key(graph, nodes),
-                       .ranks = static_cast<Rank>(ranks.size()),
-                       .bounds = {},
-                       .folding = {},
-                       .plans = {}};
+  SynthesisedText page{
+      .key = synthesis_key(graph, nodes), .ranks = static_cast<Rank>(ranks.size()), .bounds = {}, .plans = {}};
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
     if (const auto bound = known_bound(graph, ranks, collective, {}, inputs)) page.bounds[collective] = *bound;
-    if (const auto bound = known_folding_bound(graph, ranks, collective, inputs)) page.folding[collective] = *bound;
     if (collective == Collective::AllToAll) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});

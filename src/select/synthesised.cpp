@@ -45,18 +45,6 @@ KnownBound bound_from(const json& object) {
   return bound;
 }
 
-std::map<Collective, KnownBound> bounds_from(const json& object) {
-  std::map<Collective, KnownBound> bounds;
-  for (const auto& [name, bound] : object.items()) bounds[collective_named(name)] = bound_from(bound);
-  return bounds;
-}
-
-json json_of(const std::map<Collective, KnownBound>& bounds) {
-  json object = json::object();
-  for (const auto& [collective, bound] : bounds) object[name_of(collective)] = json_of(bound);
-  return object;
-}
-
 /// What a process spends on proofs, in work_of(). 64 GPUs of 16 odd hosts take 1.7e8, which are 2 to 5 s.
 constexpr double kMaxWork = 2e9;
 
@@ -99,8 +87,7 @@ std::shared_ptr<const Synthesised> parse(const std::string& text, std::optional<
   }
   if (page.at("plans").size() > kMaxPlans) wrong(fmt::format("it has more than {} plans", kMaxPlans));
   auto read = std::make_shared<Synthesised>();
-  read->bounds = bounds_from(page.at("bounds"));
-  if (page.contains("folding")) read->folding = bounds_from(page.at("folding"));  // earlier files have none
+  for (const auto& [name, bound] : page.at("bounds").items()) read->bounds[collective_named(name)] = bound_from(bound);
   double work = 0;
   for (const json& plan : page.at("plans")) {
     plan::PlanSet set = unproven(plan.get_ref<const std::string&>(), ranks, work);
@@ -198,10 +185,12 @@ const plan::Algorithm* Synthesised::find(Collective collective, std::string_view
 }
 
 std::string to_text(const SynthesisedText& page) {
-  json text{{"format", kTextFormat}, {"version", kTextVersion},        {"key", text_of_key(page.key)},
-            {"ranks", page.ranks},   {"bounds", json_of(page.bounds)}, {"plans", page.plans}};
-  if (!page.folding.empty()) text["folding"] = json_of(page.folding);
-  return text.dump() + "\n";
+  json bounds = json::object();
+  for (const auto& [collective, bound] : page.bounds) bounds[name_of(collective)] = json_of(bound);
+  return json{{"format", kTextFormat}, {"version", kTextVersion}, {"key", text_of_key(page.key)},
+              {"ranks", page.ranks},   {"bounds", bounds},        {"plans", page.plans}}
+             .dump() +
+         "\n";
 }
 
 std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,

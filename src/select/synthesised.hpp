@@ -42,7 +42,7 @@ bool is_synthesised(std::string_view algorithm);
 struct Synthesised {
   std::vector<const plan::Algorithm*> algorithms;  ///< adopted: verified. Their names have a hash
   std::map<Collective, KnownBound> bounds;
-  std::map<Collective, KnownBound> folding;  ///< of what the method nvls runs, where switches fold
+  std::map<Collective, KnownBound> folding;  ///< of what the method nvls runs, where switches fold; no text has them
   std::string text;                          ///< that it was read from
   bool is_of_now = true;                     ///< made for what is known of the machine now; on rank 0
 
@@ -54,7 +54,7 @@ struct Synthesised {
 struct SynthesisedText {
   uint64_t key = 0;
   Rank ranks = 0;
-  std::map<Collective, KnownBound> bounds, folding;
+  std::map<Collective, KnownBound> bounds;
   std::vector<std::string> plans;
 };
 

@@ -131,7 +131,6 @@ std::string of_other_rates(uint64_t key, const std::string& folder) {
 std::shared_ptr<const Synthesised> as_of_other_rates(const Synthesised& plans, const std::string& path) {
   auto known = std::make_shared<Synthesised>(plans);
   known->bounds.clear();
-  known->folding.clear();
   known->is_of_now = false;
   if (is_first("other rates: " + path)) {
     log_info(

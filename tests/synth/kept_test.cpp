@@ -44,12 +44,6 @@ SynthesisedText page() {
           .plans = {chain("synth")}};
 }
 
-SynthesisedText page_with_switches() {
-  SynthesisedText text = page();
-  text.folding = {{Collective::AllReduce, {2e-9, 3e-6, false, "{rank 0 | ranks 1-2}: where switches fold"}}};
-  return text;
-}
-
 std::string why_refused(const std::string& text, uint64_t key = kKey, Rank ranks = 3) {
   try {
     read_synthesised(text, key, ranks);
@@ -79,26 +73,11 @@ TEST(Synthesised, IsReadAsItWasWritten) {
   ASSERT_EQ(read->algorithms.size(), 1u);
   EXPECT_TRUE(std::string(read->algorithms.front()->name).starts_with("synth@"));
   EXPECT_EQ(read->bounds, page().bounds);
-  EXPECT_TRUE(read->folding.empty()) << "as in files of earlier versions";
-  EXPECT_EQ(to_text(page()).find("folding"), std::string::npos);
   EXPECT_EQ(read->text, to_text(page()));
   EXPECT_EQ(read->find(Collective::Broadcast, "synth"), read->algorithms.front());
   EXPECT_EQ(read->find(Collective::Broadcast, read->algorithms.front()->name), read->algorithms.front());
   EXPECT_EQ(read->find(Collective::AllGather, "synth"), nullptr);
   EXPECT_EQ(read_synthesised(to_text(page()), {}, 3)->algorithms, read->algorithms) << "the same plan is adopted once";
-}
-
-TEST(Synthesised, KeepsTheBoundsWhereSwitchesFold) {
-  SynthesisedText text = page_with_switches();
-  const auto read = read_synthesised(to_text(text), kKey, 3);
-  EXPECT_EQ(read->folding, text.folding);
-  EXPECT_EQ(read->bounds, text.bounds);
-  const CostInputs inputs{.ranks = 3, .synthesised = read};
-  EXPECT_DOUBLE_EQ(least_time_folding(Collective::AllReduce, 1 << 20, inputs)->seconds, 2e-9 * (1 << 20));
-  EXPECT_FALSE(least_time(Collective::AllReduce, 1 << 20, inputs)) << "where ranks alone fold, none is kept";
-  EXPECT_FALSE(least_time_folding(Collective::Broadcast, 1 << 20, inputs));
-  text.folding[Collective::AllReduce].seconds_per_byte = -1;
-  EXPECT_EQ(why_refused(to_text(text)), "a bound is not a time");
 }
 
 TEST(Synthesised, ATimeIsThatOfTheBytesOrOfTheWay) {

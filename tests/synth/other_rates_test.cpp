@@ -76,7 +76,6 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
   const auto make = [&](const topo::Graph& machine) {
     SynthesisedText made = synthesise_for(
         machine, gpus, inputs_of(machine, 0).inputs, [](const std::string&) {}, Collective::Broadcast);
-    made.folding = made.bounds;  // as if a switch folded
     write_private(synthesised_path(made.key), to_text(made));
     return made.key;
   };
@@ -88,7 +87,6 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
   ASSERT_NE(others, nullptr);
   EXPECT_FALSE(others->is_of_now);
   EXPECT_TRUE(others->bounds.empty());
-  EXPECT_TRUE(others->folding.empty());
   EXPECT_NE(others->find(Collective::Broadcast, "synth"), nullptr);
   const size_t first = said.find("made for other rates of the network");
   EXPECT_NE(first, std::string::npos) << said;
@@ -99,7 +97,6 @@ TEST(OtherRates, PlansAreCandidatesWithoutBounds) {
   ASSERT_NE(own, nullptr);
   EXPECT_TRUE(own->is_of_now);
   EXPECT_FALSE(own->bounds.empty());
-  EXPECT_FALSE(own->folding.empty());
   std::filesystem::remove_all(folder);
 }
 

@@ -232,6 +232,7 @@ void show_sizes(const SynthOptions& options, Collective collective, const Machin
       machine.graph, machine.nodes, inputs, [&](const std::string& what) { budget.say(what); }, collective);
   budget.say("verifying the plans");
   inputs.synthesised = select::read_synthesised(select::to_text(page), page.key, page.ranks);
+  select::add_bound(machine.graph, machine.nodes, collective, {}, inputs);
   const std::vector<SizeRow> rows = sizes_of_plans(collective, inputs);
   if (!options.json.empty()) write_file("--json", options.json, json_of(collective, inputs.ranks, rows));
   fmt::print("\n{}\nTimes are a model's, not measured ones; of the selector, by whose costs communicators choose.\n",

@@ -313,9 +313,10 @@ std::string words_of(const Network& network, const Bound& bound) {
   const int64_t blocks = bound.cut.must.blocks;
   const std::string what = bound.buffer == 1 ? (blocks == 1 ? "the buffer" : fmt::format("{} times the buffer", blocks))
                                              : fmt::format("{} block{}", blocks, blocks == 1 ? "" : "s");
+  const bool ranks_alone = !network.folding.empty() && bound.cut.sides.size() > 1;  // switches that fold may be faster
+  const char* const where = bound.folding ? " where switches fold" : ranks_alone ? " where ranks alone fold" : "";
   return fmt::format("{{{}}}: {:.6g} GB/s cross, {} must -> >= {:.4g} ms/GiB{}{}", fmt::join(parts, " | "), gbps, what,
-                     bound.seconds_per_byte() * 1073741824.0 * 1e3, bound.folding ? " where switches fold" : "",
-                     origins_text(network, bound));
+                     bound.seconds_per_byte() * 1073741824.0 * 1e3, where, origins_text(network, bound));
 }
 
 }  // namespace tutti::synth

@@ -92,7 +92,8 @@ Bound bound_of(const Network& network, Collective collective, Rank root = 0, Fra
 /// µs until an empty message has come from each rank that has blocks to the rank farthest from it.
 double farthest_us(const Network& network, const std::vector<int64_t>& weights);
 
-/// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB (rates: published)".
+/// The certificate: "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, 4 blocks must → ≥ 22.4 ms/GiB (rates: published)". Where
+/// switches fold it says of an all-reduce's bound whether it holds for them, but of a single cut, which always does.
 std::string words_of(const Network& network, const Bound& bound);
 
 /// "0-3,6": ranks in a list of vertices.

@@ -246,8 +246,9 @@ class Explain(unittest.TestCase):
             chosen = explained("all_reduce", "--bytes", size, "-n", "8", "--topo", hgx, "--device", "cuda")["candidates"][0]
             self.assertTrue(at_least <= chosen["seconds"] <= at_most, (size, chosen))
         for switch, method, least in (("1", "nvls", 440e9), ("0", "get", 350e9)):
-            large = explained("all_reduce", "--bytes", "256M", "-n", "8", "--topo", hgx, "--device", "cuda",
-                              env={"TUTTI_NVLS": switch})["candidates"][0]
+            page = explained("all_reduce", "--bytes", "256M", "-n", "8", "--topo", hgx, "--device", "cuda", env={"TUTTI_NVLS": switch})
+            large = page["candidates"][0]
+            self.assertEqual("where ranks alone fold" in page["bound"]["certificate"], method == "nvls", page["bound"])
             self.assertEqual(large["method"], method)
             self.assertTrue(least <= 256 * 2**20 * 2 * 7 / 8 / large["seconds"] <= 500e9, large)
             self.assertTrue(0.7 <= large["of_bound"] <= 1, large)  # of nvls: of the bound where switches fold

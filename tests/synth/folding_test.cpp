@@ -157,6 +157,13 @@ TEST(Folding, IsACertificate) {
   const Network one = folds(one_switch(4, 100));
   EXPECT_EQ(words_of(one, folding_bound_of(one)),
             "{rank 0 | ranks 1-3}: 100 GB/s cross, the buffer must -> >= 10.74 ms/GiB where switches fold");
+  EXPECT_EQ(words_of(one, bound_of(one, Collective::AllReduce)),
+            "{rank 0 | rank 1 | … | rank 3}: 400 GB/s cross, 6 times the buffer must -> >= 16.11 ms/GiB where ranks "
+            "alone fold");
+  const Network islands = folds(two_islands());
+  EXPECT_EQ(words_of(islands, bound_of(islands, Collective::AllReduce)),
+            "{ranks 0-3 | ranks 4-7}: 24 GB/s cross, the buffer must -> >= 44.74 ms/GiB")
+      << "whatever folds";
   const Network network = folds(one_switch(3, 100));
   Bound parts = folding_bound_of(network);
   parts.cut = {{4, 400}, {{true, false, false, true}, {false, true, false, false}, {false, false, true, false}}};

@@ -223,9 +223,7 @@ class MachinePicture {
     }
     y += 24;
     canvas.path(fmt::format("M{:.1f} {:.1f} h22", left, y - 4), {.colour = "#ffffff", .note = {}, .marked = true}, 8);
-    const bool folds = plans_.front().shape.collective == Collective::AllReduce && !most_.folding.empty();
-    const char* const of = folds ? "The cut that binds, where ranks alone fold: " : "The cut that binds: ";
-    canvas.text(left + 30, y, 12, kCut, of + synth::words_of(most_, bound_), "start", "bold");
+    canvas.text(left + 30, y, 12, kCut, "The cut that binds: " + synth::words_of(most_, bound_), "start", "bold");
     y += 20;
     canvas.text(
         left, y, 11, kFaint,

@@ -15,6 +15,7 @@ namespace tutti::tools {
 namespace {
 
 constexpr uint64_t kBytes = uint64_t{1} << 30;  // of a call, where its latency counts little
+constexpr const char* kLine = "{:>12}  {:<28}{:>6}{:>7}  {}\n";
 
 std::string end_of(const topo::Graph& graph, topo::NodeId node) {
   const bool several = graph.all(topo::NodeKind::Host).size() > 1;
@@ -59,16 +60,16 @@ std::optional<OfCatalogue> catalogue_on(const topo::Graph& graph, Collective col
                      switched};
 }
 
-/// What the whole machine takes at least, in seconds.
-struct Whole {
-  double seconds = 0;
-  double folding = 0;  ///< where switches fold
-};
+/// "1.13 times, ring": in terms of what the whole machine takes at least, in seconds.
+std::string text_of(const std::optional<OfCatalogue>& best, double whole) {
+  return best ? fmt::format("{:.2f} times, {}", best->seconds / whole, best->name) : "none";
+}
 
-/// "1.13 times, ring": in terms of the bound of the whole machine that holds for it.
-std::string text_of(const std::optional<OfCatalogue>& best, const Whole& whole) {
-  if (!best) return "none";
-  return fmt::format("{:.2f} times, {}", best->seconds / (best->switched ? whole.folding : whole.seconds), best->name);
+/// A row of the table, with how many links are alike.
+std::string row_text(const topo::Graph& graph, const synth::Loss& loss, const std::string& catalogue, size_t alike) {
+  const std::string cost = loss.apart ? "apart" : fmt::format("{:.2f} times", loss.times);
+  return fmt::format(kLine, cost, catalogue, fmt::format("{:.4g}", loss.gbps), alike,
+                     end_of(graph, loss.a) + " - " + end_of(graph, loss.b));
 }
 
 }  // namespace
@@ -78,17 +79,15 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
   if (ranks.empty()) ranks = graph.all(topo::NodeKind::Core);
   const synth::Network network = synth::network_at_most(graph, ranks);
   const synth::Bound bound = synth::bound_of(network, collective);
-  // Of all-reduce it is another one where switches fold.
-  const bool folds = collective == Collective::AllReduce && !network.folding.empty();
-  const synth::Bound folding = folds ? synth::folding_bound_of(network) : bound;
-  const Whole whole{bound.seconds_per_byte() * static_cast<double>(kBytes),
-                    folding.seconds_per_byte() * static_cast<double>(kBytes)};
-  std::string text =
-      fmt::format("{} on {} ranks, at best: {}\n", name_of(collective), ranks.size(), synth::words_of(network, bound));
-  if (folds) text += fmt::format("of nvls, at best: {}\n", synth::words_of(network, folding));
-  text += fmt::format("with the catalogue: {}\n", text_of(catalogue_on(graph, collective), whole));
-  constexpr const char* kLine = "{:>12}  {:<28}{:>6}{:>7}  {}\n";
-  text += "\n" + fmt::format(kLine, "without it", "with the catalogue", "GB/s", "links", "for example");
+  const double whole = bound.seconds_per_byte() * static_cast<double>(kBytes);
+  bool switched = false;  // some row is by nvls
+  const auto catalogue = [&](const topo::Graph& of) {
+    const std::optional<OfCatalogue> best = catalogue_on(of, collective);
+    switched = switched || (best && best->switched);
+    return text_of(best, whole);
+  };
+  const std::string of_whole = catalogue(graph);
+  std::string table;
   const std::vector<synth::Loss> losses = synth::losses(graph, ranks, collective);
   for (size_t i = 0; i < losses.size();) {  // those that are alike are one line
     const synth::Loss& first = losses[i];
@@ -98,19 +97,23 @@ std::string weakest_text(const topo::Graph& graph, Collective collective) {
          ++i) {
       ++alike;
     }
-    const std::string cost = first.apart ? "apart" : fmt::format("{:.2f} times", first.times);
-    const std::string catalogue =
-        first.apart ? "-" : text_of(catalogue_on(synth::without_link(graph, first), collective), whole);
-    text += fmt::format(kLine, cost, catalogue, fmt::format("{:.4g}", first.gbps), alike,
-                        end_of(graph, first.a) + " - " + end_of(graph, first.b));
+    table += row_text(graph, first, first.apart ? "-" : catalogue(synth::without_link(graph, first)), alike);
   }
+  std::string text =
+      fmt::format("{} on {} ranks, at best: {}\n", name_of(collective), ranks.size(), synth::words_of(network, bound));
+  // Of all-reduce it is another one where switches fold.
+  const bool folds = switched && collective == Collective::AllReduce;
+  if (folds) text += fmt::format("of nvls, at best: {}\n", synth::words_of(network, synth::folding_bound_of(network)));
+  text += fmt::format("with the catalogue: {}\n\n", of_whole);
+  text += fmt::format(kLine, "without it", "with the catalogue", "GB/s", "links", "for example") + table;
   text += R"(
 Both in times of the whole machine's bound. Without it: at best, with plans made for what is left. With the catalogue:
 its fastest algorithm on what is left of the example, for 1 GiB, by the selector's cost model. 1.00 times: nothing is
 lost. apart: some ranks cannot reach each other. none: some can only by way of other ranks, which it does not use.
 )";
-  if (network.folding.empty()) return text;
-  return text + "nvls: switches fold; in times of the bound that holds where they do. No switch was measured.\n";
+  if (folds) text += "The bound is that where ranks alone fold: nvls may be faster, by which switches fold.\n";
+  if (switched) text += "Of nvls no switch was measured.\n";
+  return text;
 }
 
 }  // namespace tutti::tools

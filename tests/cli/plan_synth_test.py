@@ -74,6 +74,13 @@ class Synth(unittest.TestCase):
         for row in sizes:
             for end in row["first"], row["last"]:
                 self.assertGreater(end["of_bound"], 0)
+                self.assertLessEqual(end["of_bound"], 1.0001)
+        self.assertRegex(done.stdout, r"two_shot \(nvls\) \d+\n")
+        self.assertEqual(sizes[-1]["last"]["catalogue"]["method"], "nvls")
+        done = self.synth("all_reduce", "--sizes", "--no-switch", "--json", "-", topo="nccl-8-gpus-8-nics.xml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("(nvls)", done.stdout)
+        self.assertNotIn('"nvls"', done.stdout)
 
     def test_serves_a_part_of_the_ranks(self):
         done = self.synth("all_reduce", "--ranks", "0,2-3", "--no-sim")

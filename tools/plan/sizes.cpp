@@ -27,6 +27,12 @@ std::string both(const std::string& first, const std::string& last) {
   return first == last ? first : first + " to " + last;
 }
 
+/// "ring 12.3", "two_shot (nvls) 4.56": what a switch folds is of another method than the plans.
+std::string other_text(const SizeRow::At& at) {
+  const char* const by = at.other_by == exec::methods::nvls.name ? " (nvls)" : "";
+  return fmt::format("{}{} {}", at.other, by, microseconds(at.other_seconds));
+}
+
 std::string share_text(const SizeRow::At& at) { return at.of_bound ? fmt::format("{:.0f}", 100 * *at.of_bound) : "-"; }
 
 }  // namespace
@@ -49,10 +55,14 @@ std::vector<SizeRow> sizes_of_plans(Collective collective, const select::CostInp
     };
     const select::Candidate *made = best(true), *other = best(false);
     if (made == nullptr) continue;
-    SizeRow::At at{.seconds = made->seconds, .of_bound = {}, .other = {}};
+    SizeRow::At at{.seconds = made->seconds, .of_bound = {}, .other = {}, .other_by = {}};
     const auto least = select::least_time(*made, block, inputs);
     if (select::share_of_bound(least, made->seconds) != "-") at.of_bound = least->seconds / made->seconds;
-    if (other != nullptr) at.other = select::name_of_algorithm(other->row), at.other_seconds = other->seconds;
+    if (other != nullptr) {
+      at.other = select::name_of_algorithm(other->row);
+      at.other_by = other->row.method->name;
+      at.other_seconds = other->seconds;
+    }
     const std::string name = select::name_of_algorithm(made->row);
     if (rows.empty() || rows.back().plan != name)
       rows.push_back({.from = bytes, .plan = name, .first = at, .last = {}});
@@ -69,9 +79,7 @@ std::string text_of(const std::vector<SizeRow>& rows) {
   for (const SizeRow& row : rows) {
     line(both(to_text(Bytes{row.from}), to_text(Bytes{row.to})), without_hash(row.plan),
          both(microseconds(row.first.seconds), microseconds(row.last.seconds)),
-         both(share_text(row.first), share_text(row.last)),
-         both(fmt::format("{} {}", row.first.other, microseconds(row.first.other_seconds)),
-              fmt::format("{} {}", row.last.other, microseconds(row.last.other_seconds))));
+         both(share_text(row.first), share_text(row.last)), both(other_text(row.first), other_text(row.last)));
   }
   return text;
 }
@@ -82,7 +90,9 @@ std::string json_of(Collective collective, Rank ranks, const std::vector<SizeRow
   const auto end = [](const SizeRow::At& at) {
     ordered_json object{{"seconds", at.seconds}};
     if (at.of_bound) object["of_bound"] = *at.of_bound;
-    if (!at.other.empty()) object["catalogue"] = {{"algorithm", at.other}, {"seconds", at.other_seconds}};
+    if (!at.other.empty()) {
+      object["catalogue"] = {{"algorithm", at.other}, {"method", at.other_by}, {"seconds", at.other_seconds}};
+    }
     return object;
   };
   for (const SizeRow& row : rows) {

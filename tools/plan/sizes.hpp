@@ -17,6 +17,7 @@ struct SizeRow {
     double seconds = 0;              ///< the selector's prediction
     std::optional<double> of_bound;  ///< part of the bound; none: unknown
     std::string other;               ///< the catalogue's best algorithm, …
+    std::string other_by;            ///< … its method, …
     double other_seconds = 0;        ///< … and what it takes
   };
   uint64_t from = 0, to = 0;

@@ -228,6 +228,9 @@ void write_plan(const SynthOptions& options, const std::vector<plan::RankPlan>& 
 void show_sizes(const SynthOptions& options, Collective collective, const Machine& machine, Budget& budget) {
   const Rank ranks = options.ranks.empty() ? options.scene.ranks : 0;
   select::CostInputs inputs = select::inputs_of(machine.graph, ranks).inputs;
+  if (options.no_switch) {
+    std::erase_if(inputs.methods, [](const auto& usable) { return usable.method == &exec::methods::nvls; });
+  }
   const select::SynthesisedText page = select::synthesise_for(
       machine.graph, machine.nodes, inputs, [&](const std::string& what) { budget.say(what); }, collective);
   budget.say("verifying the plans");
@@ -335,7 +338,8 @@ void add_synth(CLI::App& plan) {
   command->add_flag("--bound", options->only_bound, "says the bound alone; also of all_to_all");
   command->add_flag("--sizes", options->sizes, "which plan is for which size, from 8 B to 1 GiB, in place of --bytes");
   command->add_flag("--no-switch", options->no_switch,
-                    "all_reduce: trees alone, also where an NVLink switch folds; TUTTI_NVLS=0: as if none did");
+                    "all_reduce: trees alone, also where an NVLink switch folds, and with --sizes nothing by nvls; "
+                    "TUTTI_NVLS=0: as if none did");
   command->add_flag("--no-sim", options->no_sim, "does not simulate");
   command->add_option("--memory", options->memory, "how much memory it may take; default 2G");
   command->add_option("-o", options->file, "writes the plan; -: to standard output, and nothing else")

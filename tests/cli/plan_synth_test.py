@@ -15,8 +15,8 @@ TOPOLOGIES = pathlib.Path(__file__).resolve().parents[1] / "topologies"
 
 
 class Synth(unittest.TestCase):
-    def synth(self, *words, topo="nccl-pcie-2-sockets.xml"):
-        return tutti("plan", "synth", *words, "--topo", str(TOPOLOGIES / topo))
+    def synth(self, *words, topo="nccl-pcie-2-sockets.xml", env=None):
+        return tutti("plan", "synth", *words, "--topo", str(TOPOLOGIES / topo), env=env)
 
     def test_writes_a_plan_that_is_proven_and_ranks_it(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -246,8 +246,32 @@ class Synth(unittest.TestCase):
         self.assertIn("So the plan is that of the trees, which nvls is no faster than", two.stdout)
         hosts = self.synth("all_reduce", "--hosts", "2", "--no-sim", topo=hgx)
         self.assertEqual(hosts.stdout.count("  bound: {"), 2)
-        self.assertIn("nvls is of one host: no method folds in the switches of several", hosts.stdout)
+        self.assertIn("no schedule reaches it; nvls cannot run here (the ranks are of several hosts)", hosts.stdout)
         self.assertIn("switch: nvls cannot run an all-reduce here (the ranks are of several hosts): trees alone", hosts.stdout)
+
+    def test_says_why_a_switch_that_folds_is_not_used(self):
+        done = self.synth("all_reduce", "--no-sim", topo="nccl-8-gpus-8-nics.xml", env={"TUTTI_REPRODUCIBLE": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("switch: nvls cannot run an all-reduce here (it cannot fold sum of f32): trees alone", done.stdout)
+
+    def test_a_spine_of_leaf_switches_folds_too(self):
+        """Four GPUs, each on a switch of its own, which a fifth joins: no single link of a GPU is known to bind."""
+        nodes = [{"kind": "host"}, {"kind": "numa", "in": 0}, {"kind": "nvswitch", "in": 0}]
+        links = []
+        for gpu in range(4):
+            leaf = len(nodes)
+            nodes += [{"kind": "nvswitch", "in": 0}, {"kind": "gpu", "in": 1, "number": gpu, "sm": 90}]
+            links += [{"kind": "pci", "a": leaf + 1, "b": 1, "gbps": 24, "us": 1}]
+            links += [{"kind": "nvlink", "a": leaf, "b": to, "gbps": 100, "us": 0.3} for to in (leaf + 1, 2)]
+        with tempfile.TemporaryDirectory() as folder:
+            with open(folder + "/leaves.json", "w") as file:
+                json.dump({"format": "tutti-topology", "version": 1, "nodes": nodes, "links": links}, file)
+            done = self.synth("all_reduce", "--no-sim", topo=folder + "/leaves.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(">= 10.74 ms/GiB where switches fold", done.stdout)
+        self.assertIn("a lower bound: it may be that no schedule reaches it\n", done.stdout)
+        self.assertNotIn("at most 80.0 %", done.stdout)
+        self.assertLessEqual(float(re.search(r"([\d.]+) % of its bound", done.stdout)[1]), 100)
 
     def test_no_switch_folds(self):
         hgx = "nccl-8-gpus-8-nics.xml"

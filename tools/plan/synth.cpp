@@ -272,10 +272,14 @@ void run(const SynthOptions& options) {
   budget.say("finding the bound");
   const synth::Bound bound = synth::bound_of(most, collective, options.scene.root);
   WithSwitches switches;
-  if (collective == Collective::AllReduce && !most.folding.empty()) switches.bound = synth::folding_bound_of(most);
+  select::CostInputs costs;  // where switches fold
+  if (collective == Collective::AllReduce && !most.folding.empty()) {
+    switches.bound = synth::folding_bound_of(most);
+    costs = inputs_of_catalogue(machine.graph, on.ranks);
+  }
   const bool tells = options.file != kStandardOutput && options.json != kStandardOutput;
   if (tells) print_bound(scene, most, bound);
-  if (tells && switches.bound) fmt::print("{}", folding_text(most, *switches.bound, scene.hosts()));
+  if (tells && switches.bound) fmt::print("{}", folding_text(most, *switches.bound, why_no_nvls(costs)));
   if (options.only_bound) return;
   if (options.sizes) return show_sizes(options, collective, machine, budget);
   const synth::Synthesis made = synth::synthesize(network, collective,
@@ -286,7 +290,7 @@ void run(const SynthOptions& options) {
   const std::vector<plan::RankPlan> plans = synth::plans_of(made);
   const plan::Algorithm& algorithm = plan::adopt("synth", plans);  // verifies
   if (switches.bound && !options.no_switch) {
-    switches.made = switched_all_reduce(machine.graph, on.ranks, algorithm, bytes);
+    switches.made = switched_all_reduce(costs, algorithm, bytes);
   }
   if (tells) print_made(made, bound);
   if (tells && switches.made) fmt::print("{}", text_of(*switches.made, *switches.bound, bytes));

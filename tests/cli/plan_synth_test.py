@@ -213,14 +213,21 @@ class Synth(unittest.TestCase):
             self.assertNotEqual(self.chosen_of(plan, hgx, TUTTI_NVLS="0")["method"], "nvls")
             trees = self.synth("all_reduce", "-o", plan, "--no-switch", "--no-sim", topo=hgx)
             self.assertNotIn("switch: each rank", trees.stdout)
+            trees = self.synth("all_reduce", "--no-switch", "--bytes", "64K", "--json", table, topo=hgx)
+            with open(table) as file:
+                rows = json.load(file)["algorithms"]
+            self.assertEqual({(row["algorithm"], row["written"]) for row in rows if row["made"]}, {("synth", True)})
+            self.assertFalse(any(row["written"] for row in rows if not row["made"]))
             self.assertNotEqual(self.chosen_of(plan, hgx)["method"], "nvls", "trees")
-        self.assertIn("14 times the buffer must", done.stdout)
+        self.assertRegex(done.stdout, r"14 times the buffer must -> .* ms/GiB where ranks alone fold \(rates: published\)")
+        self.assertTrue(page["bound"]["certificate"].endswith("where ranks alone fold (rates: published)"), page["bound"])
         self.assertIn("{rank 0 | ranks 1-7}: 370.8 GB/s cross, the buffer must -> >= 2.896 ms/GiB where switches fold (rates: published)",
                       done.stdout)
         self.assertIn("a switch reaches it; nvls sends 9/8 of the buffer over each link, so it has at most 88.9 % of this", done.stdout)
         self.assertRegex(done.stdout, r"switch: each rank folds a part of the buffer and sends it to all \(two_shot\)")
         self.assertRegex(done.stdout, r"Of the cost model, not simulated;\s+no switch was measured. So the plan is the one that nvls runs")
         self.assertNotRegex(done.stdout, r"(?m)^\*")  # the table has no row of what is written
+        self.assertEqual({(row["algorithm"], row["written"]) for row in page["algorithms"] if row["made"]}, {("trees", False)})
         self.assertRegex(done.stdout, r"(?m)^  trees +\d+ ")
         self.assertIn("The simulator knows no switch that folds", done.stdout)
         self.assertTrue(page["switch"]["taken"])

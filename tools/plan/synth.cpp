@@ -46,6 +46,7 @@ struct ComparedRow {
   double seconds = 0;                 // simulated
   std::string busiest;                // or why it was not simulated
   bool made = false, chosen = false;  // of the trees that were made; as the selector would run them
+  bool written = false;               // it is what -o writes
 };
 
 /// The catalogue's algorithms, and the plan that was made.
@@ -54,11 +55,14 @@ class Comparison {
   Comparison(Scene& scene, const SynthOptions& options, Budget& budget)
       : scene_(scene), options_(options), budget_(budget) {}
 
-  std::vector<ComparedRow> rows(const plan::Algorithm& made) {
-    for (const select::Candidate& candidate : variants(scene_.made(made))) add(candidate, {}, true);
+  /// `written`: the trees are the plan, not an exchange that a switch runs.
+  std::vector<ComparedRow> rows(const plan::Algorithm& made, bool written) {
+    const char* const name = written ? "synth" : "trees";
+    for (const select::Candidate& candidate : variants(scene_.made(made))) add(candidate, {}, name);
+    for (ComparedRow& row : rows_) row.made = true, row.written = written;
     rows_.front().chosen = true;
     for (const select::Candidate& candidate : scene_.candidates()) {
-      if (candidate.rejected.empty()) add(candidate, scene_.order(), false);
+      if (candidate.rejected.empty()) add(candidate, scene_.order(), candidate.row.algorithm->name);
     }
     std::stable_sort(rows_.begin(), rows_.end(), [](const ComparedRow& a, const ComparedRow& b) {
       return std::pair(a.seconds == 0, a.seconds) < std::pair(b.seconds == 0, b.seconds);
@@ -87,13 +91,10 @@ class Comparison {
     return all;
   }
 
-  void add(const select::Candidate& candidate, const plan::RankOrder& order, bool made) {
+  void add(const select::Candidate& candidate, const plan::RankOrder& order, std::string name) {
     const select::Row& how = candidate.row;
-    ComparedRow row{.name = made ? "synth" : how.algorithm->name,
-                    .width = how.width,
-                    .window = select::window_for(how, scene_.block()),
-                    .busiest = {},
-                    .made = made};
+    ComparedRow row{
+        .name = std::move(name), .width = how.width, .window = select::window_for(how, scene_.block()), .busiest = {}};
     budget_.say("simulating " + row.name);
     try {
       const sim::Simulated result =
@@ -120,7 +121,7 @@ std::string verdict_of(const ComparedRow& row, const ComparedRow& best) {
   return (&row == &best ? "best" : fmt::format("{:.2f} times as long", ratio)) + (row.chosen ? ", as it is run" : "");
 }
 
-/// `written`: they are the plan that was made, not an exchange that a switch runs.
+/// `written`: the trees are the plan, not an exchange that a switch runs.
 void print_rows(const std::vector<ComparedRow>& rows, double least, bool written) {
   const auto print = [](const char* mark, auto&&... cells) {
     fmt::print("{} {:<22} {:>5} {:>10} {:>10}  {:>12}  {:<33} {}\n", mark, cells...);
@@ -129,9 +130,9 @@ void print_rows(const std::vector<ComparedRow>& rows, double least, bool written
   print(" ", "algorithm", "width", "window", "simulated", "of the bound", "verdict", "busiest (times in us)");
   for (const ComparedRow& row : rows) {
     const bool known = row.seconds > 0;
-    print(row.made && written ? "*" : " ", row.made && !written ? "trees" : row.name, row.width,
-          to_text(Bytes{row.window}), known ? time_text(row.seconds) : "-",
-          known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-", verdict_of(row, rows.front()), row.busiest);
+    print(row.written ? "*" : " ", row.name, row.width, to_text(Bytes{row.window}),
+          known ? time_text(row.seconds) : "-", known ? fmt::format("{:.1f} %", 100 * least / row.seconds) : "-",
+          verdict_of(row, rows.front()), row.busiest);
   }
   if (!rows.front().made && written) {
     fmt::print("\nThe best is {} of the catalogue: no plan needs to be made.\n", rows.front().name);
@@ -183,6 +184,7 @@ std::string json_text(const Scene& scene, const synth::Network& network, const s
     if (row.seconds == 0) continue;
     page["algorithms"].push_back({{"algorithm", row.name},
                                   {"made", row.made},
+                                  {"written", row.written},
                                   {"width", row.width},
                                   {"window", row.window},
                                   {"seconds", row.seconds},
@@ -297,7 +299,7 @@ void run(const SynthOptions& options) {
   if (!options.file.empty()) write_plan(options, switches.taken() ? switches.made->plans : plans);
   std::vector<ComparedRow> rows;
   if (!options.no_sim && (tells || !options.json.empty())) {
-    rows = Comparison(scene, options, budget).rows(algorithm);
+    rows = Comparison(scene, options, budget).rows(algorithm, !switches.taken());
     if (tells) print_rows(rows, least_seconds(bound, bytes), !switches.taken());
   }
   if (!options.json.empty()) write_file("--json", options.json, json_text(scene, most, bound, made, switches, rows));

@@ -149,7 +149,9 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
   std::optional<std::shared_ptr<const select::Synthesised>> kept;  // read once: these are the plans that others get
   const auto make = [&](const Conclusions& conclusions) {
     take_graph(conclusions, agreed);
-    if (!kept && !alone) select::make_demanded_plans(agreed.graph, inputs, Deadline::in(deadline.left() / 2));
+    if (!kept && !alone) {
+      select::make_demanded_plans(agreed.graph, inputs, Deadline::in(deadline.left() / 2), [&] { endpoint.check(); });
+    }
     if (!kept) kept = inputs.synthesised;
     inputs.synthesised = *kept;
     agreed.table = select::DecisionTable(inputs);

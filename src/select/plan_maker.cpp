@@ -28,6 +28,7 @@ namespace {
 
 constexpr double kMakingSeconds = 120;  // of processor time: 64 ranks on PCIe trees take about ten, of proofs too
 constexpr int kLowestPriority = 19;     // nice
+constexpr double kSecondsBetweenChecks = 0.02;
 
 std::string ranks_of(const WantedPlans& wanted) { return counted(wanted.number(), "rank"); }
 
@@ -37,6 +38,12 @@ void take_lowest_priority() {
   const sched_param none{};
   if (sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestPriority);
+}
+
+/// Where it was lowered: without RLIMIT_NICE or privileges it remains so.
+void leave_lowest_priority() {
+  const sched_param none{};
+  if (sched_getscheduler(0) == SCHED_IDLE) sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
 /// Signals are for the program's own threads.
@@ -107,11 +114,40 @@ PlanMaker& PlanMaker::of_this_process() { return tutti::of_this_process<PlanMake
 void PlanMaker::want(WantedPlans wanted) {
   end_at_exit();
   const std::lock_guard lock(mutex_);
-  if (ended_ || !wanted_.insert(wanted.key).second) return;
-  const std::string why_not = why_never(wanted);
-  if (!why_not.empty()) return warn_of(wanted, why_not);
-  queue_.push_back(std::move(wanted));
+  if (ended_) return;
+  const uint64_t key = wanted.key;
+  const auto [known, is_new] = wanted_.try_emplace(key);
+  if (!is_new && !wanted.demanded) return;
+  if (now_ != nullptr && now_->key == key) {
+    now_->demanded = true;
+    return;
+  }
+  known->second = why_never(wanted);
+  if (!known->second.empty()) {
+    if (is_new) warn_of(wanted, known->second);
+    return;
+  }
+  put(std::move(wanted));
   if (working_) return;
+  try {
+    start();
+  } catch (...) {
+    std::erase_if(queue_, [&](const WantedPlans& queued) { return queued.key == key; });
+    wanted_.erase(key);
+    throw;
+  }
+}
+
+/// Demanded ones come before the others, which make way.
+void PlanMaker::put(WantedPlans wanted) {
+  std::erase_if(queue_, [&](const WantedPlans& queued) { return queued.key == wanted.key; });
+  if (!wanted.demanded) return queue_.push_back(std::move(wanted));
+  const auto others = std::find_if(queue_.begin(), queue_.end(), [](const auto& queued) { return !queued.demanded; });
+  queue_.insert(others, std::move(wanted));
+  if (now_ != nullptr && !now_->demanded) stopped_ = true;
+}
+
+void PlanMaker::start() {
   if (thread_.joinable()) thread_.join();  // it has said that it ends
   thread_ = start_without_signals([this] { work(); });
   ++threads_;
@@ -123,9 +159,36 @@ bool PlanMaker::was_wanted(uint64_t key) {
   return wanted_.contains(key);
 }
 
+std::string PlanMaker::why_not(uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  const auto known = wanted_.find(key);
+  return known == wanted_.end() ? "" : known->second;
+}
+
+bool PlanMaker::is_pending(uint64_t key) const {
+  if (now_ != nullptr && now_->key == key) return true;
+  return std::any_of(queue_.begin(), queue_.end(), [&](const WantedPlans& queued) { return queued.key == key; });
+}
+
+bool PlanMaker::wait(uint64_t key, Deadline until, const std::function<void()>& check) {
+  return wait_for([&] { return !is_pending(key); }, until, check);
+}
+
 bool PlanMaker::wait(Deadline until) {
+  return wait_for([&] { return !working_; }, until, {});
+}
+
+bool PlanMaker::wait_for(const std::function<bool()>& over, Deadline until, const std::function<void()>& check) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_until(lock, until.at(), [&] { return !working_; });
+  while (!over()) {
+    if (until.passed()) return false;
+    changed_.wait_until(lock, std::min(until.at(), Deadline::in(kSecondsBetweenChecks).at()));
+    if (!check) continue;
+    lock.unlock();
+    check();
+    lock.lock();
+  }
+  return true;
 }
 
 int PlanMaker::threads() {
@@ -134,10 +197,10 @@ int PlanMaker::threads() {
 }
 
 void PlanMaker::end() {
-  ended_ = true;
   std::thread thread;
   {
     const std::lock_guard lock(mutex_);
+    ended_ = stopped_ = true;
     queue_.clear();
     thread = std::move(thread_);
   }
@@ -145,26 +208,47 @@ void PlanMaker::end() {
 }
 
 void PlanMaker::work() {
-  take_lowest_priority();
   std::unique_lock lock(mutex_);
   while (!queue_.empty()) {
-    const WantedPlans wanted = std::move(queue_.front());
+    WantedPlans wanted = std::move(queue_.front());
     queue_.pop_front();
-    lock.unlock();
-    try {
-      const Cancellable cancellable(ended_, wanted.seconds);
-      make_kept(wanted);
-    } catch (const std::exception& error) {
-      if (ended_) {
-        log_info("the process ends before plans are made for its {}", ranks_of(wanted));
-      } else {
-        warn_of(wanted, error.what());
-      }
+    now_ = &wanted;
+    stopped_ = false;
+    if (wanted.demanded) {
+      leave_lowest_priority();
+    } else {
+      take_lowest_priority();
     }
+    lock.unlock();
+    std::string why_not = make(wanted);
     lock.lock();
+    now_ = nullptr;
+    const bool made_way = !why_not.empty() && stopped_ && !ended_;
+    if (made_way) {
+      put(std::move(wanted));
+    } else {
+      wanted_[wanted.key] = std::move(why_not);
+    }
+    changed_.notify_all();
   }
   working_ = false;
-  idle_.notify_all();
+  changed_.notify_all();
+}
+
+/// Why it cannot; "" if they are kept now.
+std::string PlanMaker::make(const WantedPlans& wanted) {
+  try {
+    const Cancellable cancellable(stopped_, wanted.seconds);
+    make_kept(wanted);
+    return "";
+  } catch (const std::exception& error) {
+    if (ended_) {
+      log_info("the process ends before plans are made for its {}", ranks_of(wanted));
+    } else if (!stopped_) {
+      warn_of(wanted, error.what());
+    }
+    return error.what();
+  }
 }
 
 void PlanMaker::make_kept(const WantedPlans& wanted) {
@@ -184,42 +268,67 @@ void PlanMaker::make_kept(const WantedPlans& wanted) {
       ranks_of(wanted), processor_seconds() - began, path);
 }
 
+namespace {
+
+/// The plans of a network, with the environment of now.
+WantedPlans wanted_for(const topo::Graph& graph, const CostInputs& inputs, bool demanded) {
+  WantedPlans wanted{.graph = graph,
+                     .inputs = inputs,
+                     .key = synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order)),
+                     .folder = cache_folder(),
+                     .proofs = env().init_timeout * kPartForProofs,
+                     .seconds = kMakingSeconds,
+                     .demanded = demanded};
+  wanted.inputs.view = nullptr;  // synthesis needs it not, and it is large
+  return wanted;
+}
+
+/// Whether TUTTI_SYNTH=auto has anything to do.
+bool lacks_plans(const topo::Graph& graph, const CostInputs& inputs) {
+  if (env().synth != Synth::Auto || graph.ranks.size() < 2) return false;
+  return inputs.synthesised == nullptr || !inputs.synthesised->is_of_now;
+}
+
+}  // namespace
+
 void make_plans_later(const topo::Graph& graph, const CostInputs& inputs) {
-  if (env().synth != Synth::Auto || graph.ranks.size() < 2) return;
-  if (inputs.synthesised != nullptr && inputs.synthesised->is_of_now) return;
+  if (!lacks_plans(graph, inputs)) return;
   try {
     PlanMaker& maker = PlanMaker::of_this_process();
-    const uint64_t key = synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order));
-    if (maker.was_wanted(key)) return;
-    WantedPlans wanted{.graph = graph,
-                       .inputs = inputs,
-                       .key = key,
-                       .folder = cache_folder(),
-                       .proofs = env().init_timeout * kPartForProofs,
-                       .seconds = kMakingSeconds};
-    wanted.inputs.view = nullptr;  // synthesis needs it not, and it is large
-    maker.want(std::move(wanted));
+    if (maker.was_wanted(synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order)))) return;
+    maker.want(wanted_for(graph, inputs, false));
   } catch (const std::exception& error) {
     log_warn("TUTTI_SYNTH=auto: no plans are made: {}", error.what());
   }
 }
 
-void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline until) {
-  if (env().synth != Synth::Auto || graph.ranks.size() < 2) return;
-  if (inputs.synthesised != nullptr && inputs.synthesised->is_of_now) return;
+void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline until,
+                         const std::function<void()>& check) {
+  if (!lacks_plans(graph, inputs)) return;
   const auto demand = std::find_if(inputs.forced.begin(), inputs.forced.end(), [&](const auto& one) {
-    if (!is_synthesised(one.second)) return false;
-    return inputs.synthesised == nullptr || !inputs.synthesised->find(collective_named(one.first), one.second);
+    const Collective collective = collective_named(one.first);
+    if (!is_synthesised(one.second) || !is_synthesised(collective)) return false;
+    return inputs.synthesised == nullptr || !inputs.synthesised->find(collective, one.second);
   });
   if (demand == inputs.forced.end()) return;
-  make_plans_later(graph, inputs);
-  if (!PlanMaker::of_this_process().wait(until)) {
-    throw_error(
-        Code::Timeout,
-        "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto is still making plans for these {} in the background: "
-        "make the communicator again once they are made, raise TUTTI_INIT_TIMEOUT, or make them before by `tutti "
-        "tune --synth`",
-        demand->first, demand->second, counted(graph.ranks.size(), "rank"));
+  PlanMaker& maker = PlanMaker::of_this_process();
+  WantedPlans wanted = wanted_for(graph, inputs, true);
+  const uint64_t key = wanted.key;
+  const std::string ranks = counted(graph.ranks.size(), "rank");
+  log_info("TUTTI_SYNTH=auto: making the communicator waits for plans for its {}, since TUTTI_ALGO forces {}:{}", ranks,
+           demand->first, demand->second);
+  maker.want(std::move(wanted));
+  if (!maker.wait(key, until, check)) {
+    throw_error(Code::Timeout,
+                "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto is still making plans for these {}: make them before by "
+                "`tutti tune --synth`, raise TUTTI_INIT_TIMEOUT, or, if the process goes on, make the communicator "
+                "again later",
+                demand->first, demand->second, ranks);
+  }
+  if (const std::string why = maker.why_not(key); !why.empty()) {
+    throw_error(Code::Unsupported,
+                "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto could not make plans for these {}: {}", demand->first,
+                demand->second, ranks, why);
   }
   inputs.synthesised = kept_synthesised(graph, graph.ranks, inputs.order);
 }

@@ -124,6 +124,11 @@ void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
   if (const auto folding = known_folding_bound(graph, ranks, collective, inputs)) known->folding[collective] = *folding;
 }
 
+bool is_synthesised(Collective collective) {
+  return collective != Collective::AllToAll &&
+         std::find(std::begin(kWithBound), std::end(kWithBound), collective) != std::end(kWithBound);
+}
+
 SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks,
                                const CostInputs& inputs, const std::function<void(const std::string&)>& progress,
                                std::optional<Collective> only) {
@@ -134,7 +139,7 @@ SynthesisedText synthesise_for(const topo::Graph& graph, const std::vector<topo:
   for (const Collective collective : kWithBound) {
     if (only && collective != *only) continue;
     if (const auto bound = known_bound(graph, ranks, collective, {}, inputs)) page.bounds[collective] = *bound;
-    if (collective == Collective::AllToAll) continue;
+    if (!is_synthesised(collective)) continue;
     const auto tell = [&](const std::string& what) { progress(fmt::format("{}: {}", name_of(collective), what)); };
     const synth::Synthesis made = synth::synthesize(network, collective, {.progress = tell});
     page.plans.push_back(plan::to_json(synth::plans_of(made), kSynthesised));

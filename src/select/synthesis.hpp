@@ -29,6 +29,9 @@ std::optional<KnownBound> known_folding_bound(const topo::Graph& graph, const st
 void add_bound(const topo::Graph& graph, const std::vector<topo::NodeId>& ranks, Collective collective,
                std::optional<Rank> root, CostInputs& inputs);
 
+/// Whether there are synthesised plans of it.
+bool is_synthesised(Collective collective);
+
 /// Plans for all collectives that can be synthesised, for large calls and for small ones, drawn on the order of
 /// `inputs`; and the bounds of all that have one. `only`: of this one alone. `progress` is told what is done. Throws
 /// Error(InvalidArgument) for machines that synth::network_of() refuses.

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "base/counted.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "exec/why_not.hpp"
 #include "link/link.hpp"
 #include "select/profile.hpp"
 #include "select/select.hpp"
+#include "select/synthesis.hpp"
 #include "select/synthesised.hpp"
 #include "topo/constants.hpp"
 
@@ -138,17 +140,36 @@ std::string none_kept(const CostInputs& inputs) {
                      counted(static_cast<uint64_t>(inputs.ranks), "rank"));
 }
 
+std::string_view plain_name(std::string_view name) { return name.substr(0, name.find('@')); }
+
+/// The plans of a collective that are kept: "synth, synth_tree"; "": there are none.
+std::string kept_names(Collective collective, const CostInputs& inputs) {
+  std::vector<std::string_view> names;
+  if (inputs.synthesised == nullptr) return "";
+  for (const plan::Algorithm* const a : inputs.synthesised->algorithms) {
+    if (a->collective == collective) names.push_back(plain_name(a->name));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// How there may be a synthesised plan where none with the name is kept.
+std::string advice_on_plans(Collective collective, const CostInputs& inputs) {
+  if (!is_synthesised(collective)) return fmt::format("plans of {} are not synthesised", name_of(collective));
+  if (const std::string names = kept_names(collective, inputs); !names.empty())
+    return fmt::format("of {} there are {}", name_of(collective), names);
+  const bool is_on = env().synth == Synth::Auto;
+  return fmt::format("`tutti tune --synth` makes plans and keeps them{}; TUTTI_SYNTH=kept uses them",
+                     is_on ? "" : ", or, for up to 64 ranks, TUTTI_SYNTH=auto");
+}
+
 /// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none. For calls on memory of GPUs
 /// it is no error that there is none, since the same TUTTI_ALGO is for those on memory of the host: unused_demands().
 const plan::Algorithm* synthesised_plan(Collective collective, const std::string& name, const CostInputs& inputs) {
   const plan::Algorithm* const found =
       inputs.synthesised == nullptr ? nullptr : inputs.synthesised->find(collective, name);
   if (found != nullptr || inputs.ranks == 1 || !is_of_host(inputs)) return found;
-  throw_error(
-      Code::Unsupported,
-      "TUTTI_ALGO forces {}:{}, and {} on this topology: `tutti tune --synth` makes plans and keeps them, or, for "
-      "up to 64 ranks, TUTTI_SYNTH=auto; TUTTI_SYNTH=kept uses them",
-      name_of(collective), name, none_kept(inputs));
+  throw_error(Code::Unsupported, "TUTTI_ALGO forces {}:{}, and {} on this topology: {}", name_of(collective), name,
+              none_kept(inputs), advice_on_plans(collective, inputs));
 }
 
 Wish wish_of(Collective collective, const CostInputs& inputs) {

@@ -199,7 +199,7 @@ std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std
   const std::lock_guard lock(outcomes.mutex);  // ranks that are threads wait for the first one's proof
   const Outcome* known = outcomes.find(key, ranks, text, give_up.has_value());
   if (known == nullptr) known = &outcomes.keep(outcome_of(text, key, ranks, give_up));
-  if (known->plans == nullptr) throw Error(Code::InvalidArgument, known->why);
+  if (known->plans == nullptr) throw Error(known->too_slow ? Code::Timeout : Code::InvalidArgument, known->why);
   return known->plans;
 }
 

@@ -63,7 +63,7 @@ inline constexpr size_t kMaxSynthesised = size_t{7} << 20;  ///< bytes of a text
 std::string to_text(const SynthesisedText& page);
 /// Verifies the plans, unless the process has read the same text before. `key`: none: any, rank 0 has checked it.
 /// Which plans are usable depends on the text alone, so that all ranks find the same; but rank 0, before it sends them,
-/// may `give_up` at some time. Throws Error(InvalidArgument), which says what is wrong with the text.
+/// may `give_up` at some time: Error(Timeout). Throws Error(InvalidArgument), which says what is wrong with the text.
 std::shared_ptr<const Synthesised> read_synthesised(const std::string& text, std::optional<uint64_t> key, Rank ranks,
                                                     std::optional<Deadline> give_up = {});
 /// Whether this process has refused the text, for another reason than the time that its proofs take.

@@ -96,9 +96,11 @@ bool is_first(const std::string& path) {
   return kSaid->insert(path).second;
 }
 
-void warn_once(const std::string& path, const char* why) {
+/// Of what takes too long, the same would be made again.
+void warn_once(const std::string& path, const char* why, bool is_late = false) {
   if (!is_first(path)) return;
-  log_warn("the synthesised plans in {} are not used: {}; `tutti tune --synth` makes them again", path, why);
+  log_warn("the synthesised plans in {} are not used: {}; {}", path, why,
+           is_late ? "a longer TUTTI_INIT_TIMEOUT leaves more time for it" : "`tutti tune --synth` makes them again");
 }
 
 /// Else there is no network between hosts, of which rates could be measured anew.
@@ -208,7 +210,10 @@ std::shared_ptr<const Synthesised> kept_synthesised(const topo::Graph& graph, co
     const auto expected = path == own ? std::optional(key) : std::nullopt;
     const auto read = read_synthesised(*text, expected, static_cast<Rank>(ranks.size()), deadline_of_proofs(nodes));
     return expected || !named.empty() ? read : as_of_other_rates(*read, path);
-  } catch (const std::exception& error) {  // also without memory: the job runs without these plans
+  } catch (const Error& error) {
+    warn_once(path, error.what(), error.code() == Code::Timeout);
+    return nullptr;
+  } catch (const std::exception& error) {  // without memory: the job runs without these plans
     warn_once(path, error.what());
     return nullptr;
   }

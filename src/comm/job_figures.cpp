@@ -33,6 +33,7 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
         std::pair(kBetweenHosts, Between::Hosts)}) {
     Slowest slowest;
     double most = 0;
+    const RankReport* fastest = nullptr;
     std::set<std::string> transports;
     for (const RankReport& report : reports) {
       const auto links = report.fabric.links.find(relation);
@@ -41,7 +42,10 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
       slowest.alpha = std::max(slowest.alpha, links->second.alpha);
       slowest.beta = std::max(slowest.beta, links->second.beta);
       slowest.in_place = slowest.in_place && links->second.in_place;
-      most = std::max(most, most_of(report.fabric, links->second, between));
+      if (const double reached = most_of(report.fabric, links->second, between); fastest == nullptr || reached > most) {
+        most = reached;
+        fastest = &report;
+      }
       transports.insert(route->second);
     }
     if (transports.empty()) continue;
@@ -49,13 +53,16 @@ std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
     const std::string kind = between == Between::Threads     ? "threads"
                              : between == Between::Processes ? "processes"
                                                              : transport;
+    const bool of_another = fastest->fabric.most > 0 && fastest->host != reports.front().host;
     figures.push_back({.between = between,
                        .us = slowest.alpha * 1e6,
                        .gbps = gbps_of(slowest),
                        .most = between == Between::Hosts && most <= gbps_of(slowest) ? 0 : most,
                        .in_place = slowest.in_place,
                        .transport = transport,
-                       .origin = select::origin_of_figures(transport, kind, between == Between::Hosts)});
+                       .origin = between != Between::Hosts && of_another
+                                     ? "the quick calibration of another host"
+                                     : select::origin_of_figures(transport, kind, between == Between::Hosts)});
   }
   return figures;
 }

@@ -33,6 +33,17 @@ TEST(JobFigures, AreOfTheSlowestRankAndTheirMostOfTheFastest) {
   }
 }
 
+TEST(JobFigures, TellOfTheHostThatIsTheFastest) {
+  constexpr const char* kOther = "the quick calibration of another host";
+  std::vector<RankReport> reports = {report(1e-10, 20), report(1e-10, 55)};
+  EXPECT_NE(figures_of(reports)[0].origin, kOther);
+  reports[1].host = "another";
+  EXPECT_EQ(figures_of(reports)[0].origin, kOther);
+  EXPECT_NE(figures_of(reports)[1].origin, kOther) << "between hosts none is measured by it";
+  reports[1].fabric.most = 0;
+  EXPECT_NE(figures_of(reports)[0].origin, kOther) << "it has none";
+}
+
 TEST(JobFigures, OfAHostWithoutACalibrationItIsWhatCopiesCanReach) {
   EXPECT_DOUBLE_EQ(figures_of({report(1e-10, 20), report(2e-10, 0)})[0].most, 20) << "4 x 5 GB/s is no more";
   EXPECT_DOUBLE_EQ(figures_of({report(2e-10, 11), report(1e-10, 0)})[0].most, 40);

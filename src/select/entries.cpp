@@ -156,10 +156,10 @@ std::string kept_names(Collective collective, const CostInputs& inputs) {
 std::string advice_on_plans(Collective collective, const CostInputs& inputs) {
   if (!is_synthesised(collective)) return fmt::format("plans of {} are not synthesised", name_of(collective));
   if (const std::string names = kept_names(collective, inputs); !names.empty())
-    return fmt::format("of {} there are {}", name_of(collective), names);
+    return fmt::format("the plans of {} are: {}", name_of(collective), names);
   const bool is_on = env().synth == Synth::Auto;
-  return fmt::format("`tutti tune --synth` makes plans and keeps them{}; TUTTI_SYNTH=kept uses them",
-                     is_on ? "" : ", or, for up to 64 ranks, TUTTI_SYNTH=auto");
+  return fmt::format("`tutti tune --synth` makes plans and keeps them{}",
+                     is_on ? "" : ", or, for up to 64 ranks, TUTTI_SYNTH=auto; TUTTI_SYNTH=kept uses them");
 }
 
 /// The synthesised plan that TUTTI_ALGO names. A single rank moves nothing, and needs none. For calls on memory of GPUs

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <utility>
 
 #include "base/cancel.hpp"
@@ -40,10 +41,10 @@ void take_lowest_priority() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestPriority);
 }
 
-/// Where it was lowered: without RLIMIT_NICE or privileges it remains so.
-void leave_lowest_priority() {
+/// That of plain threads, where the program's own, from which it is inherited, is a real-time one.
+void take_plain_priority() {
   const sched_param none{};
-  if (sched_getscheduler(0) == SCHED_IDLE) sched_setscheduler(0, SCHED_OTHER, &none);
+  if (sched_getscheduler(0) != SCHED_OTHER) sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
 /// Signals are for the program's own threads.
@@ -107,151 +108,8 @@ std::string proven_text(const WantedPlans& wanted) {
               most);
 }
 
-}  // namespace
-
-PlanMaker& PlanMaker::of_this_process() { return tutti::of_this_process<PlanMaker>(); }
-
-void PlanMaker::want(WantedPlans wanted) {
-  end_at_exit();
-  const std::lock_guard lock(mutex_);
-  if (ended_) return;
-  const uint64_t key = wanted.key;
-  const auto [known, is_new] = wanted_.try_emplace(key);
-  if (!is_new && !wanted.demanded) return;
-  if (now_ != nullptr && now_->key == key) {
-    now_->demanded = true;
-    return;
-  }
-  known->second = why_never(wanted);
-  if (!known->second.empty()) {
-    if (is_new) warn_of(wanted, known->second);
-    return;
-  }
-  put(std::move(wanted));
-  if (working_) return;
-  try {
-    start();
-  } catch (...) {
-    std::erase_if(queue_, [&](const WantedPlans& queued) { return queued.key == key; });
-    wanted_.erase(key);
-    throw;
-  }
-}
-
-/// Demanded ones come before the others, which make way.
-void PlanMaker::put(WantedPlans wanted) {
-  std::erase_if(queue_, [&](const WantedPlans& queued) { return queued.key == wanted.key; });
-  if (!wanted.demanded) return queue_.push_back(std::move(wanted));
-  const auto others = std::find_if(queue_.begin(), queue_.end(), [](const auto& queued) { return !queued.demanded; });
-  queue_.insert(others, std::move(wanted));
-  if (now_ != nullptr && !now_->demanded) stopped_ = true;
-}
-
-void PlanMaker::start() {
-  if (thread_.joinable()) thread_.join();  // it has said that it ends
-  thread_ = start_without_signals([this] { work(); });
-  ++threads_;
-  working_ = true;
-}
-
-bool PlanMaker::was_wanted(uint64_t key) {
-  const std::lock_guard lock(mutex_);
-  return wanted_.contains(key);
-}
-
-std::string PlanMaker::why_not(uint64_t key) {
-  const std::lock_guard lock(mutex_);
-  const auto known = wanted_.find(key);
-  return known == wanted_.end() ? "" : known->second;
-}
-
-bool PlanMaker::is_pending(uint64_t key) const {
-  if (now_ != nullptr && now_->key == key) return true;
-  return std::any_of(queue_.begin(), queue_.end(), [&](const WantedPlans& queued) { return queued.key == key; });
-}
-
-bool PlanMaker::wait(uint64_t key, Deadline until, const std::function<void()>& check) {
-  return wait_for([&] { return !is_pending(key); }, until, check);
-}
-
-bool PlanMaker::wait(Deadline until) {
-  return wait_for([&] { return !working_; }, until, {});
-}
-
-bool PlanMaker::wait_for(const std::function<bool()>& over, Deadline until, const std::function<void()>& check) {
-  std::unique_lock lock(mutex_);
-  while (!over()) {
-    if (until.passed()) return false;
-    changed_.wait_until(lock, std::min(until.at(), Deadline::in(kSecondsBetweenChecks).at()));
-    if (!check) continue;
-    lock.unlock();
-    check();
-    lock.lock();
-  }
-  return true;
-}
-
-int PlanMaker::threads() {
-  const std::lock_guard lock(mutex_);
-  return threads_;
-}
-
-void PlanMaker::end() {
-  std::thread thread;
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = stopped_ = true;
-    queue_.clear();
-    thread = std::move(thread_);
-  }
-  if (thread.joinable()) thread.join();
-}
-
-void PlanMaker::work() {
-  std::unique_lock lock(mutex_);
-  while (!queue_.empty()) {
-    WantedPlans wanted = std::move(queue_.front());
-    queue_.pop_front();
-    now_ = &wanted;
-    stopped_ = false;
-    if (wanted.demanded) {
-      leave_lowest_priority();
-    } else {
-      take_lowest_priority();
-    }
-    lock.unlock();
-    std::string why_not = make(wanted);
-    lock.lock();
-    now_ = nullptr;
-    const bool made_way = !why_not.empty() && stopped_ && !ended_;
-    if (made_way) {
-      put(std::move(wanted));
-    } else {
-      wanted_[wanted.key] = std::move(why_not);
-    }
-    changed_.notify_all();
-  }
-  working_ = false;
-  changed_.notify_all();
-}
-
-/// Why it cannot; "" if they are kept now.
-std::string PlanMaker::make(const WantedPlans& wanted) {
-  try {
-    const Cancellable cancellable(stopped_, wanted.seconds);
-    make_kept(wanted);
-    return "";
-  } catch (const std::exception& error) {
-    if (ended_) {
-      log_info("the process ends before plans are made for its {}", ranks_of(wanted));
-    } else if (!stopped_) {
-      warn_of(wanted, error.what());
-    }
-    return error.what();
-  }
-}
-
-void PlanMaker::make_kept(const WantedPlans& wanted) {
+/// Makes them, unless they are kept already. Throws Error.
+void make_kept(const WantedPlans& wanted) {
   const std::string path = synthesised_path(wanted.key, wanted.folder);
   if (is_usable(path, wanted)) return;  // another process has made them
   if (access(path.c_str(), F_OK) == 0) {
@@ -268,17 +126,149 @@ void PlanMaker::make_kept(const WantedPlans& wanted) {
       ranks_of(wanted), processor_seconds() - began, path);
 }
 
+/// The same, until `stopped`: why they cannot be made; "" if they are kept now.
+std::string why_not_kept(const WantedPlans& wanted, const std::atomic<bool>& stopped) {
+  try {
+    const Cancellable cancellable(stopped, wanted.seconds);
+    make_kept(wanted);
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+/// The thread has ended when this has.
+struct Joined {
+  std::atomic<bool>& stopped;
+  std::thread& thread;
+  ~Joined() {
+    stopped = true;
+    thread.join();
+  }
+};
+
+}  // namespace
+
+/// While it lives, a communicator waits for plans.
+class PlanMaker::Demand {
+ public:
+  explicit Demand(PlanMaker& maker) : maker_(maker) {
+    const std::lock_guard lock(maker_.mutex_);
+    ++maker_.demands_;
+  }
+  ~Demand() {
+    const std::lock_guard lock(maker_.mutex_);
+    --maker_.demands_;
+    maker_.changed_.notify_all();
+  }
+  Demand(const Demand&) = delete;
+  Demand& operator=(const Demand&) = delete;
+
+ private:
+  PlanMaker& maker_;
+};
+
+PlanMaker& PlanMaker::of_this_process() { return tutti::of_this_process<PlanMaker>(); }
+
+void PlanMaker::want(WantedPlans wanted) {
+  end_at_exit();
+  const std::lock_guard lock(mutex_);
+  if (ended_ || !wanted_.insert(wanted.key).second) return;
+  const std::string why_not = why_never(wanted);
+  if (!why_not.empty()) return warn_of(wanted, why_not);
+  const uint64_t key = wanted.key;
+  queue_.push_back(std::move(wanted));
+  if (working_) return;
+  try {
+    if (thread_.joinable()) thread_.join();  // it has said that it ends
+    thread_ = start_without_signals([this] { work(); });
+  } catch (...) {
+    queue_.pop_back();
+    wanted_.erase(key);
+    throw;
+  }
+  ++threads_;
+  working_ = true;
+}
+
+bool PlanMaker::was_wanted(uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  return wanted_.contains(key);
+}
+
+void PlanMaker::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !working_; });
+}
+
+std::optional<std::string> PlanMaker::make_now(const WantedPlans& wanted, Deadline until,
+                                               const std::function<void()>& check) {
+  end_at_exit();
+  if (std::string why_not = why_never(wanted); !why_not.empty()) return why_not;
+  const Demand demand(*this);
+  std::atomic<bool> stopped{false};
+  std::promise<std::string> made;
+  std::future<std::string> why_not = made.get_future();
+  std::thread thread = start_without_signals([&] {
+    take_plain_priority();
+    made.set_value(why_not_kept(wanted, stopped));
+  });
+  const Joined joined{stopped, thread};
+  const auto soon = [&] { return std::min(until.at(), Deadline::in(kSecondsBetweenChecks).at()); };
+  while (why_not.wait_until(soon()) != std::future_status::ready) {
+    if (until.passed()) return {};
+    if (ended_) return "the process ends";
+    if (check) check();
+  }
+  return why_not.get();
+}
+
+int PlanMaker::threads() {
+  const std::lock_guard lock(mutex_);
+  return threads_;
+}
+
+void PlanMaker::end() {
+  std::thread thread;
+  {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    queue_.clear();
+    changed_.wait(lock, [&] { return demands_ == 0; });
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void PlanMaker::work() {
+  take_lowest_priority();
+  std::unique_lock lock(mutex_);
+  while (!queue_.empty()) {
+    const WantedPlans wanted = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    const std::string why_not = why_not_kept(wanted, ended_);
+    if (ended_ && !why_not.empty()) {
+      log_info("the process ends before plans are made for its {}", ranks_of(wanted));
+    } else if (!why_not.empty()) {
+      warn_of(wanted, why_not);
+    }
+    lock.lock();
+  }
+  working_ = false;
+  changed_.notify_all();
+}
+
 namespace {
 
 /// The plans of a network, with the environment of now.
-WantedPlans wanted_for(const topo::Graph& graph, const CostInputs& inputs, bool demanded) {
+WantedPlans wanted_for(const topo::Graph& graph, const CostInputs& inputs) {
   WantedPlans wanted{.graph = graph,
                      .inputs = inputs,
                      .key = synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order)),
                      .folder = cache_folder(),
                      .proofs = env().init_timeout * kPartForProofs,
-                     .seconds = kMakingSeconds,
-                     .demanded = demanded};
+                     .seconds = kMakingSeconds};
   wanted.inputs.view = nullptr;  // synthesis needs it not, and it is large
   return wanted;
 }
@@ -296,7 +286,7 @@ void make_plans_later(const topo::Graph& graph, const CostInputs& inputs) {
   try {
     PlanMaker& maker = PlanMaker::of_this_process();
     if (maker.was_wanted(synthesis_key(graph, nodes_of_plans(graph, graph.ranks, inputs.order)))) return;
-    maker.want(wanted_for(graph, inputs, false));
+    maker.want(wanted_for(graph, inputs));
   } catch (const std::exception& error) {
     log_warn("TUTTI_SYNTH=auto: no plans are made: {}", error.what());
   }
@@ -312,25 +302,29 @@ void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline 
   });
   if (demand == inputs.forced.end()) return;
   PlanMaker& maker = PlanMaker::of_this_process();
-  WantedPlans wanted = wanted_for(graph, inputs, true);
-  const uint64_t key = wanted.key;
-  const std::string ranks = counted(graph.ranks.size(), "rank");
-  log_info("TUTTI_SYNTH=auto: making the communicator waits for plans for its {}, since TUTTI_ALGO forces {}:{}", ranks,
-           demand->first, demand->second);
-  maker.want(std::move(wanted));
-  if (!maker.wait(key, until, check)) {
+  WantedPlans wanted = wanted_for(graph, inputs);
+  const std::string forced = fmt::format("TUTTI_ALGO forces {}:{}", demand->first, demand->second);
+  const std::string ranks = ranks_of(wanted), path = synthesised_path(wanted.key, wanted.folder);
+  log_info("TUTTI_SYNTH=auto: making the communicator waits for plans for its {}, since {}", ranks, forced);
+  const auto why_not = maker.make_now(wanted, until, check);
+  if (!why_not) {
+    maker.want(std::move(wanted));
     throw_error(Code::Timeout,
-                "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto is still making plans for these {}: make them before by "
-                "`tutti tune --synth`, raise TUTTI_INIT_TIMEOUT, or, if the process goes on, make the communicator "
-                "again later",
-                demand->first, demand->second, ranks);
+                "{}, and TUTTI_SYNTH=auto has not made plans for these {} in time: make them before by `tutti tune "
+                "--synth`, raise TUTTI_INIT_TIMEOUT (or the limit that the program gave), or, if the process goes on, "
+                "make the communicator again later",
+                forced, ranks);
   }
-  if (const std::string why = maker.why_not(key); !why.empty()) {
-    throw_error(Code::Unsupported,
-                "TUTTI_ALGO forces {}:{}, and TUTTI_SYNTH=auto could not make plans for these {}: {}", demand->first,
-                demand->second, ranks, why);
+  if (!why_not->empty()) {
+    throw_error(Code::Unsupported, "{}, and TUTTI_SYNTH=auto could not make plans for these {}: {}", forced, ranks,
+                *why_not);
   }
   inputs.synthesised = kept_synthesised(graph, graph.ranks, inputs.order);
+  if (inputs.synthesised != nullptr) return;
+  throw_error(Code::Timeout,
+              "{}, and the plans for these {} in {} are not used, since proving them takes too long: raise "
+              "TUTTI_INIT_TIMEOUT (or the limit that the program gave)",
+              forced, ranks, path);
 }
 
 }  // namespace tutti::select

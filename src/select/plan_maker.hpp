@@ -2,9 +2,9 @@
 // communicator of that machine and these ranks.
 //
 // One thread of rank 0's process makes them, at the lowest priority, one network after the other and each once a
-// process. Those that a communicator waits for come first, at the priority of the program where the system allows that,
-// and are tried again when they are demanded again. The thread ends when nothing is left to be made, and gives up when
-// the process exits. A child after fork has none.
+// process. It ends when nothing is left to be made, and gives up when the process exits. A child after fork has none.
+// Plans that a communicator waits for have a thread of their own, at the priority of plain threads, which ends with
+// that wait.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -27,11 +28,10 @@ namespace tutti::select {
 struct WantedPlans {
   topo::Graph graph;
   CostInputs inputs;
-  uint64_t key = 0;       ///< synthesis_key() of them
-  std::string folder;     ///< where they are kept; "": there is no place
-  double proofs = 0;      ///< seconds that making a communicator has for proofs of plans, if its ranks share no core
-  double seconds = 0;     ///< of processor time: making them is given up then
-  bool demanded = false;  ///< a communicator waits for them
+  uint64_t key = 0;    ///< synthesis_key() of them
+  std::string folder;  ///< where they are kept; "": there is no place
+  double proofs = 0;   ///< seconds that making a communicator has for proofs of plans, if its ranks share no core
+  double seconds = 0;  ///< of processor time: making them is given up then
   uint64_t number() const { return graph.ranks.size(); }
 };
 
@@ -39,42 +39,35 @@ class PlanMaker {
  public:
   static PlanMaker& of_this_process();
 
-  /// Returns at once. What cannot be made is a warning, once, and starts no thread. What was given up before is tried
-  /// again if it is demanded. Throws Error(SystemError) if no thread can be started; it may be wanted again then.
+  /// Returns at once. What cannot be made is a warning, once, and starts no thread. Throws Error(SystemError) if no
+  /// thread can be started; it may be wanted again then.
   void want(WantedPlans wanted);
   /// Whether it was wanted before: then it is being made, is kept, or was given up.
   bool was_wanted(uint64_t key);
-  /// Why plans with this key were given up; "": they were not.
-  std::string why_not(uint64_t key);
-  /// Until plans with this key are made, or were given up; or until then: false. Calls `check` outside of all locks,
-  /// many times a second, and throws what it throws.
-  bool wait(uint64_t key, Deadline until, const std::function<void()>& check = {});
-  /// The same of all that was wanted.
-  bool wait(Deadline until = Deadline::in(kForEver));
-  /// Gives up what is not made yet, for good, and joins the thread.
+  /// Until all that was wanted is made, or was given up.
+  void wait();
+  /// Makes them while the caller waits, whatever was wanted before: why they cannot be made; "": they are kept now.
+  /// None: they were not made until then, and are given up. Calls `check` many times a second, and throws what it
+  /// throws. Throws Error(SystemError) if no thread can be started.
+  std::optional<std::string> make_now(const WantedPlans& wanted, Deadline until,
+                                      const std::function<void()>& check = {});
+  /// Gives up what is not made yet, for good, and joins all threads.
   void end();
-  /// Threads that it has started until now.
+  /// Threads that want() has started until now.
   int threads();
 
  private:
-  static constexpr double kForEver = 1e9;  // seconds
-  bool wait_for(const std::function<bool()>& over, Deadline until, const std::function<void()>& check);
-  void put(WantedPlans wanted);
-  void start();
+  class Demand;
   void work();
-  std::string make(const WantedPlans& wanted);
-  void make_kept(const WantedPlans& wanted);
-  bool is_pending(uint64_t key) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<WantedPlans> queue_;           // demanded ones first
-  std::map<uint64_t, std::string> wanted_;  // keys; and why they were given up
-  WantedPlans* now_ = nullptr;              // being made
+  std::deque<WantedPlans> queue_;
+  std::set<uint64_t> wanted_;  // keys
   int threads_ = 0;
+  int demands_ = 0;       // calls of make_now()
   bool working_ = false;  // the thread has not said yet that it ends
   std::atomic<bool> ended_{false};
-  std::atomic<bool> stopped_{false};  // what is being made now
   std::thread thread_;
 };
 
@@ -84,8 +77,8 @@ void make_plans_later(const topo::Graph& graph, const CostInputs& inputs);
 
 /// On rank 0, before its communicator chooses for calls on memory of the host: where TUTTI_ALGO demands a synthesised
 /// plan, none was found and TUTTI_SYNTH is auto, has plans made and waits for them. Throws Error(Unsupported), with the
-/// reason, if they cannot be made, and Error(Timeout) if they are not made until then: they are made all the same, if
-/// the process goes on. While it waits, it calls `check` many times a second, and throws what that throws: the
+/// reason, if they cannot be made, and Error(Timeout) if they are not made until then: a process that goes on makes
+/// them in the background. While it waits, it calls `check` many times a second, and throws what that throws: the
 /// communicator's failure.
 void make_demanded_plans(const topo::Graph& graph, CostInputs& inputs, Deadline until,
                          const std::function<void()>& check = {});

@@ -268,7 +268,7 @@ class Builder {
           if (joined.insert(next).second) (graph_.nodes[next].kind == NodeKind::Gpu ? gpus : left).push_back(next);
         }
       }
-      if (topo::why_no_fold(graph_, gpus).empty()) network_.folding.push_back(vertex(node));
+      if (!gpus.empty() && topo::why_no_fold(graph_, gpus).empty()) network_.folding.push_back(vertex(node));
     }
   }
 

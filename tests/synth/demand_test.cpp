@@ -1,13 +1,11 @@
 // TUTTI_SYNTH=auto where TUTTI_ALGO demands a synthesised plan: the communicator waits for it.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,8 +14,6 @@
 #include "select/machine.hpp"
 #include "select/plan_maker.hpp"
 #include "select/synthesised.hpp"
-#include "support/child.hpp"
-#include "support/id_text.hpp"
 #include "support/scoped_env.hpp"
 #include "support/topologies.hpp"
 #include "topo/cluster.hpp"
@@ -34,7 +30,6 @@ WantedPlans wanted_in(const std::string& folder, Rank hosts = 1) {
   plans.graph.ranks = graph.all(topo::NodeKind::Gpu);
   plans.key = synthesis_key(graph, nodes_of_plans(graph, plans.graph.ranks, plans.inputs.order));
   plans.proofs = plans.seconds = 1000;
-  plans.demanded = true;
   return plans;
 }
 constexpr Rank kSlow = 16;  // hosts: 64 GPUs take seconds
@@ -67,7 +62,7 @@ class Demand : public testing::Test {
 };
 
 TEST_F(Demand, EndsWithItsCommunicator) {
-  WantedPlans plans = wanted_in(folder, 8);
+  WantedPlans plans = wanted_in(folder, kSlow);
   plans.inputs.forced = {{"all_gather", "synth"}};
   try {
     make_demanded_plans(plans.graph, plans.inputs, Deadline::in(1000),
@@ -76,22 +71,24 @@ TEST_F(Demand, EndsWithItsCommunicator) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::PeerFailed) << error.what();
   }
-  PlanMaker::of_this_process().wait();
+  EXPECT_TRUE(kept().empty()) << "nobody waits for them any more";
+  PlanMaker& maker = PlanMaker::of_this_process();
+  EXPECT_FALSE(maker.was_wanted(plans.key));
 }
 
-TEST_F(Demand, ComesBeforeWhatNobodyWaitsFor) {
+TEST_F(Demand, WaitsForNoOtherPlans) {
   PlanMaker maker;
-  WantedPlans first = wanted_in(folder, kSlow), second = wanted_in(folder, kSlow - 1);
-  first.demanded = second.demanded = false;
-  const WantedPlans demanded = wanted_in(folder);
-  maker.want(first);
-  maker.want(second);
-  maker.want(demanded);
-  EXPECT_TRUE(maker.wait(demanded.key, Deadline::in(1000)));
+  maker.want(wanted_in(folder, kSlow));
+  EXPECT_EQ(maker.make_now(wanted_in(folder), Deadline::in(1000)), "");
+  EXPECT_EQ(kept().size(), 1u) << "the others are made afterwards";
+  maker.end();
+}
+
+TEST_F(Demand, OfWhatWasAbandonedDelaysNoOther) {
+  PlanMaker maker;
+  EXPECT_EQ(maker.make_now(wanted_in(folder, kSlow), Deadline::in(0)), std::nullopt);
+  EXPECT_EQ(maker.make_now(wanted_in(folder), Deadline::in(1000)), "");
   EXPECT_EQ(kept().size(), 1u);
-  EXPECT_FALSE(maker.wait(first.key, Deadline::in(0))) << "it is made afterwards";
-  EXPECT_FALSE(maker.wait(second.key, Deadline::in(0))) << "it is made afterwards";
-  EXPECT_EQ(maker.threads(), 1);
   maker.end();
 }
 
@@ -99,27 +96,36 @@ TEST_F(Demand, TriesAgainWhatWasGivenUpOrIsGone) {
   PlanMaker maker;
   WantedPlans plans = wanted_in(folder);
   plans.seconds = 0;
-  plans.demanded = false;
   maker.want(plans);
   maker.wait();
-  EXPECT_NE(maker.why_not(plans.key).find("it takes more than 0 s"), std::string::npos) << maker.why_not(plans.key);
+  const auto why_not = maker.make_now(plans, Deadline::in(1000));
+  ASSERT_TRUE(why_not);
+  EXPECT_NE(why_not->find("it takes more than 0 s"), std::string::npos) << *why_not;
   plans.seconds = 1000;
-  plans.demanded = true;
   for (int time = 0; time < 2; ++time) {
-    maker.want(plans);
-    EXPECT_TRUE(maker.wait(plans.key, Deadline::in(1000)));
-    EXPECT_EQ(maker.why_not(plans.key), "");
+    EXPECT_EQ(maker.make_now(plans, Deadline::in(1000)), "");
     EXPECT_EQ(kept().size(), 1u);
     for (const std::string& path : kept()) std::filesystem::remove(path);
   }
   maker.end();
 }
 
+TEST_F(Demand, EndsWithTheProcess) {
+  PlanMaker maker;
+  std::optional<std::string> why_not;
+  std::thread waiting([&] { why_not = maker.make_now(wanted_in(folder, kSlow), Deadline::in(1000)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  maker.end();
+  waiting.join();
+  ASSERT_TRUE(why_not);
+  EXPECT_EQ(*why_not, "the process ends");
+}
+
 TEST_F(Demand, ThatCannotBeMetSaysWhy) {
   std::string said = error_of("all_to_all:synth");
   EXPECT_NE(said.find("plans of all_to_all are not synthesised"), std::string::npos) << said;
   said = error_of("all_gather:synth_nosuch");
-  EXPECT_NE(said.find("no such plan is kept for these 3 ranks on this topology: of all_gather there are synth"),
+  EXPECT_NE(said.find("no such plan is kept for these 3 ranks on this topology: the plans of all_gather are: synth"),
             std::string::npos)
       << said;
   EXPECT_EQ(said.find("TUTTI_SYNTH=auto"), std::string::npos) << said;
@@ -130,12 +136,10 @@ TEST_F(Demand, ThatCannotBeMetSaysWhy) {
   EXPECT_NE(said.find("Not a directory"), std::string::npos) << said;
 }
 
-TEST_F(Demand, WhatTakesTooLongToProveWouldBeMadeTheSame) {
+TEST_F(Demand, WhatTakesTooLongToProveIsNotMadeAgain) {
   WantedPlans plans = wanted_in(folder, 2);
   PlanMaker maker;
-  maker.want(plans);
-  maker.wait();
-  maker.end();
+  EXPECT_EQ(maker.make_now(plans, Deadline::in(1000)), "");
   ASSERT_EQ(kept().size(), 1u);
   const test::ScopedEnv hurried("TUTTI_INIT_TIMEOUT", "0.001");
   testing::internal::CaptureStderr();
@@ -144,51 +148,16 @@ TEST_F(Demand, WhatTakesTooLongToProveWouldBeMadeTheSame) {
   EXPECT_NE(said.find("proving them takes too long"), std::string::npos) << said;
   EXPECT_NE(said.find("a longer TUTTI_INIT_TIMEOUT leaves more time for it"), std::string::npos) << said;
   EXPECT_EQ(said.find("makes them again"), std::string::npos) << said;
-}
-
-/// Rank 0 of two waits for a demand, behind one that takes seconds. Its log is in a file of the folder.
-int waiting_main(const std::string& folder, test::Line& line) {
-  const std::string log = folder + "/log";
-  if (std::freopen(log.c_str(), "a", stderr) == nullptr) return 2;
-  const WantedPlans others = wanted_in(folder, kSlow);
-  PlanMaker& maker = PlanMaker::of_this_process();
-  maker.want(others);
-  tuttiUniqueId id;
-  if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
-  line.tell(test::hex_of(id));
-  tuttiComm_t comm = nullptr;
-  const tuttiResult_t result = tuttiCommInitRank(&comm, 2, id, 0);
-  const bool waited = maker.wait(others.key, Deadline::in(0));
-  line.tell(fmt::format("{}, {}", static_cast<int>(result), waited ? "after the others" : "at once"));
-  return 0;
-}
-const test::Role kWaiting("waiting", waiting_main);
-
-int joining_main(const std::string& id, test::Line&) {
-  tuttiComm_t comm = nullptr;
-  return tuttiCommInitRank(&comm, 2, test::id_from(id), 1);
-}
-const test::Role kJoining("joining", joining_main);
-
-TEST_F(Demand, HearsOfADeath) {
-  const test::ScopedEnv level("TUTTI_LOG", "info");
-  const std::string environment =
-      "TUTTI_SYNTH=auto TUTTI_ALGO=all_gather:synth TUTTI_INIT_TIMEOUT=600 "
-      "XDG_CACHE_HOME=" +
-      folder;
-  test::Child waiting("waiting", folder, environment);
-  test::Child joining("joining", waiting.receive(), environment);
-  const auto is_waiting = [&] {
-    std::ifstream log(folder + "/log");
-    const std::string text{std::istreambuf_iterator<char>(log), {}};
-    return text.find("making the communicator waits for plans") != std::string::npos;
-  };
-  const Deadline until = Deadline::in(60);
-  while (!is_waiting() && !until.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  ASSERT_TRUE(is_waiting());
-  joining.signal(SIGKILL);
-  EXPECT_EQ(waiting.receive(120), fmt::format("{}, at once", static_cast<int>(tuttiPeerFailed)));
-  EXPECT_EQ(waiting.wait(), 0);
+  plans.inputs.forced = {{"all_gather", "synth"}};
+  plans.inputs.synthesised = nullptr;
+  try {
+    make_demanded_plans(plans.graph, plans.inputs, Deadline::in(1000));
+    ADD_FAILURE() << "they are not used";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Timeout);
+    EXPECT_NE(std::string(error.what()).find("are not used, since proving them takes too long"), std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

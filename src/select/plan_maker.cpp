@@ -113,10 +113,9 @@ void make_kept(const WantedPlans& wanted) {
   const std::string path = synthesised_path(wanted.key, wanted.folder);
   if (is_usable(path, wanted)) return;  // another process has made them
   if (access(path.c_str(), F_OK) == 0) {
-    log_warn("TUTTI_SYNTH=auto: the plans in {} cannot be used, and are made again in the background", path);
+    log_warn("TUTTI_SYNTH=auto: the plans in {} cannot be used, and are made again", path);
   } else {
-    log_info("TUTTI_SYNTH=auto: no plans are kept for the {} of this network; they are made in the background",
-             ranks_of(wanted));
+    log_info("TUTTI_SYNTH=auto: no plans are kept for the {} of this network; they are made now", ranks_of(wanted));
   }
   const double began = processor_seconds();
   write_private(path, proven_text(wanted));

@@ -12,16 +12,13 @@
 #include <vector>
 
 #include "base/cancel.hpp"
-#include "base/format.hpp"
 #include "base/private_file.hpp"
-#include "select/machine.hpp"
 #include "select/plan_maker.hpp"
 #include "select/synthesised.hpp"
 #include "support/child.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
-#include "support/topologies.hpp"
-#include "topo/cluster.hpp"
+#include "synth/cache_folder.hpp"
 
 namespace {
 bool is_forked = false;
@@ -39,15 +36,6 @@ void make_communicator(int ranks) {
   with_ranks(ranks, [](int, tuttiComm_t) {});
 }
 
-std::vector<std::string> files_of(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
-    if (file.path().filename().string().starts_with("synth-")) names.push_back(file.path());
-  }
-  return names;
-}
-
 template <class Body>
 std::string logged(const Body& body) {
   testing::internal::CaptureStderr();
@@ -61,20 +49,8 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-/// A cache folder of its own.
-class Auto : public testing::Test {
+class Auto : public CacheFolder {
  protected:
-  std::vector<std::string> kept() const { return files_of(folder + "/tutti"); }
-  /// Of a machine with as many GPUs as the sample has on these hosts.
-  WantedPlans wanted(Rank hosts = 1) const {
-    topo::Graph graph = test::sample("nccl-pcie-2-sockets.xml");
-    if (hosts > 1) graph = topo::cluster(graph, hosts);
-    WantedPlans plans{.graph = graph, .inputs = inputs_of(graph, 0).inputs, .folder = folder + "/tutti"};
-    plans.graph.ranks = graph.all(topo::NodeKind::Gpu);
-    plans.key = synthesis_key(graph, nodes_of_plans(graph, plans.graph.ranks, plans.inputs.order));
-    plans.proofs = plans.seconds = 1000;
-    return plans;
-  }
   /// What a maker of its own says of this.
   static std::string made(const WantedPlans& plans) {
     return logged([&] {
@@ -84,12 +60,6 @@ class Auto : public testing::Test {
       maker.end();
     });
   }
-  void SetUp() override { std::filesystem::create_directories(folder); }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-
-  const std::string folder = fmt::format("{}synth-auto-{}", testing::TempDir(), getpid());
-  const test::ScopedEnv cache{"XDG_CACHE_HOME", folder};
-  const test::ScopedEnv profile{"TUTTI_PROFILE", "off"};
   const test::ScopedEnv level{"TUTTI_LOG", "info"};
 };
 
@@ -100,7 +70,7 @@ TEST_F(Auto, MakesPlansForTheNextCommunicator) {
     PlanMaker::of_this_process().wait();
   });
   ASSERT_EQ(kept().size(), 1u) << said;
-  EXPECT_EQ(count(said, "no plans are kept for the 3 ranks of this network; they are made in the background"), 1u);
+  EXPECT_EQ(count(said, "no plans are kept for the 3 ranks of this network; they are made now"), 1u);
   EXPECT_NE(said.find("are kept in " + kept().front()), std::string::npos) << said;
   const test::ScopedEnv forced("TUTTI_ALGO", "all_gather:synth");  // an error unless it is a candidate
   with_ranks(3, [](int rank, tuttiComm_t comm) {
@@ -227,7 +197,7 @@ TEST_F(Auto, ADemandDoesNotWaitForEver) {
 TEST_F(Auto, GivesUpWhenItIsEnded) {
   PlanMaker maker;
   const std::string said = logged([&] {
-    maker.want(wanted(16));  // 64 GPUs: it takes seconds
+    maker.want(wanted(kSlow));
     maker.end();
   });
   EXPECT_TRUE(kept().empty()) << said;

@@ -1,6 +1,5 @@
 // TUTTI_SYNTH=auto where TUTTI_ALGO demands a synthesised plan: the communicator waits for it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -8,43 +7,17 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "base/format.hpp"
-#include "select/machine.hpp"
 #include "select/plan_maker.hpp"
-#include "select/synthesised.hpp"
 #include "support/scoped_env.hpp"
-#include "support/topologies.hpp"
-#include "topo/cluster.hpp"
+#include "synth/cache_folder.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::select {
 namespace {
 
-/// Those of a machine with as many GPUs as the sample has on these hosts, kept in this folder.
-WantedPlans wanted_in(const std::string& folder, Rank hosts = 1) {
-  topo::Graph graph = test::sample("nccl-pcie-2-sockets.xml");
-  if (hosts > 1) graph = topo::cluster(graph, hosts);
-  WantedPlans plans{.graph = graph, .inputs = inputs_of(graph, 0).inputs, .folder = folder + "/tutti"};
-  plans.graph.ranks = graph.all(topo::NodeKind::Gpu);
-  plans.key = synthesis_key(graph, nodes_of_plans(graph, plans.graph.ranks, plans.inputs.order));
-  plans.proofs = plans.seconds = 1000;
-  return plans;
-}
-constexpr Rank kSlow = 16;  // hosts: 64 GPUs take seconds
-
-/// A cache folder of its own.
-class Demand : public testing::Test {
+class Demand : public CacheFolder {
  protected:
-  std::vector<std::string> kept() const {
-    std::vector<std::string> names;
-    std::error_code none;
-    for (const auto& file : std::filesystem::directory_iterator(folder + "/tutti", none)) {
-      if (file.path().filename().string().starts_with("synth-")) names.push_back(file.path());
-    }
-    return names;
-  }
   static std::string error_of(const char* demand) {
     const test::ScopedEnv forced("TUTTI_ALGO", demand);
     tuttiComm_t comms[3];
@@ -52,17 +25,11 @@ class Demand : public testing::Test {
     EXPECT_EQ(result, tuttiUnsupported);
     return result == tuttiSuccess ? "no error" : tuttiGetLastError();
   }
-  void SetUp() override { std::filesystem::create_directories(folder); }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-
-  const std::string folder = fmt::format("{}synth-demand-{}", testing::TempDir(), getpid());
-  const test::ScopedEnv cache{"XDG_CACHE_HOME", folder};
-  const test::ScopedEnv profile{"TUTTI_PROFILE", "off"};
   const test::ScopedEnv makes{"TUTTI_SYNTH", "auto"};
 };
 
 TEST_F(Demand, EndsWithItsCommunicator) {
-  WantedPlans plans = wanted_in(folder, kSlow);
+  WantedPlans plans = wanted(kSlow);
   plans.inputs.forced = {{"all_gather", "synth"}};
   try {
     make_demanded_plans(plans.graph, plans.inputs, Deadline::in(1000),
@@ -78,23 +45,23 @@ TEST_F(Demand, EndsWithItsCommunicator) {
 
 TEST_F(Demand, WaitsForNoOtherPlans) {
   PlanMaker maker;
-  maker.want(wanted_in(folder, kSlow));
-  EXPECT_EQ(maker.make_now(wanted_in(folder), Deadline::in(1000)), "");
+  maker.want(wanted(kSlow));
+  EXPECT_EQ(maker.make_now(wanted(), Deadline::in(1000)), "");
   EXPECT_EQ(kept().size(), 1u) << "the others are made afterwards";
   maker.end();
 }
 
 TEST_F(Demand, OfWhatWasAbandonedDelaysNoOther) {
   PlanMaker maker;
-  EXPECT_EQ(maker.make_now(wanted_in(folder, kSlow), Deadline::in(0)), std::nullopt);
-  EXPECT_EQ(maker.make_now(wanted_in(folder), Deadline::in(1000)), "");
+  EXPECT_EQ(maker.make_now(wanted(kSlow), Deadline::in(0)), std::nullopt);
+  EXPECT_EQ(maker.make_now(wanted(), Deadline::in(1000)), "");
   EXPECT_EQ(kept().size(), 1u);
   maker.end();
 }
 
 TEST_F(Demand, TriesAgainWhatWasGivenUpOrIsGone) {
   PlanMaker maker;
-  WantedPlans plans = wanted_in(folder);
+  WantedPlans plans = wanted();
   plans.seconds = 0;
   maker.want(plans);
   maker.wait();
@@ -113,8 +80,8 @@ TEST_F(Demand, TriesAgainWhatWasGivenUpOrIsGone) {
 TEST_F(Demand, EndsWithTheProcess) {
   PlanMaker maker;
   std::optional<std::string> why_not;
-  std::thread waiting([&] { why_not = maker.make_now(wanted_in(folder, kSlow), Deadline::in(1000)); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::thread waiting([&] { why_not = maker.make_now(wanted(kSlow), Deadline::in(1000)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // mostly it waits by then; else it ends as well
   maker.end();
   waiting.join();
   ASSERT_TRUE(why_not);
@@ -137,7 +104,7 @@ TEST_F(Demand, ThatCannotBeMetSaysWhy) {
 }
 
 TEST_F(Demand, WhatTakesTooLongToProveIsNotMadeAgain) {
-  WantedPlans plans = wanted_in(folder, 2);
+  WantedPlans plans = wanted(2);
   PlanMaker maker;
   EXPECT_EQ(maker.make_now(plans, Deadline::in(1000)), "");
   ASSERT_EQ(kept().size(), 1u);

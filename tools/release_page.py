@@ -9,9 +9,9 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
+import release_commits  # noqa: E402
 from vs_peers_lib import speed  # noqa: E402
 
-FIGURES = re.compile(r"(?<=<!-- release: written by tools/release -->\n).*?(?=<!-- end of release -->)", re.S)
 IN_README = ("full", "shm", "two_hosts", "train", "torch_vs_gloo")
 
 
@@ -29,12 +29,14 @@ def words_of(part):
 
 def when(result, commit):
     """Empty if the result is of this commit; otherwise of which."""
-    if result["commit"] == commit:
+    old = result["commit"]
+    if old == commit:
         return ""
-    since = subprocess.run(["git", "rev-list", "--count", f"{result['commit']}..{commit}", "--"], capture_output=True, text=True,
-                           cwd=ROOT)
-    return f" at {result['commit'][:10]}, " + (f"{since.stdout.strip()} commits before" if since.returncode == 0 else
-                                               "which this repository does not have")
+    since = subprocess.run(["git", "rev-list", "--count", f"{old}..{commit}", "--"], capture_output=True, text=True, cwd=ROOT)
+    if since.returncode:
+        return f" at {old[:10]}, which this repository does not have"
+    same = ", the same program" if release_commits.same_program(old, commit) else ""
+    return f" at {old[:10]}, {since.stdout.strip()} commits before{same}"
 
 
 def table(commit, known, absent):
@@ -73,8 +75,9 @@ def write(parts, commit, results):
     lines = ["# What was run, and at which commit", "",
              "Written by `tools/release`; not to be edited. README.md takes its figures from here once all parts of it were run, and",
              "has older ones until then: each result's page says from which commit and date. The results of the promises in",
-             "[reliability.md](reliability.md) are those of this page. All of it takes nine hours on two processors; a part",
-             "that has not been run since an older commit says so.", "",
+             "[reliability.md](reliability.md) are those of this page. All of it takes twelve hours on two processors; a part",
+             "that was run at an older commit says so; the program is the same if only tests, documentation and `tools/release` have",
+             "changed since.", "",
              f"- commit: {commit[:10]}, {subject}", f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run yet",
              *machine_lines(known), "",
              *table(commit, known, absent), "", "## Missed and left out", "", *missed_lines(known)]
@@ -95,17 +98,9 @@ def write(parts, commit, results):
 # ---- the figures of README.md ------------------------------------------------------------------------------------------
 
 
-def has_place(readme):
-    return FIGURES.search(readme) is not None
-
-
-def without_figures(readme):
-    return FIGURES.sub("", readme)
-
-
 def with_figures(readme, commit, known):
     lines = [f"- {words_of(part)}{when(result, commit)}: {result['figure']}{'' if result['passed'] else ' (**failed**)'}."
              for part, result in known if part.name in IN_README]
     lines = [line for long in lines for line in textwrap.wrap(long, 120, subsequent_indent="  ", break_long_words=False)]
     text = f"At commit {commit[:10]} ([docs/release.md](docs/release.md) says on which machine, and what was missed):\n\n"
-    return FIGURES.sub(lambda _: text + "\n".join(lines) + "\n", readme)
+    return release_commits.FIGURES.sub(lambda _: text + "\n".join(lines) + "\n", readme)

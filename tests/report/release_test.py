@@ -17,10 +17,12 @@ import re, runpy, subprocess, sys, time
 sys.path.insert(0, "tools")
 import release_parts as parts
 def read(log):
+    if "ctest" in log:
+        return parts.read_tests(log)
     return {"figure": re.search(r"^figure (.*)$", log, re.M)[1] if "figure" in log else (_ for _ in ()).throw(ValueError("none")),
             "missed": re.findall(r"^missed (.*)$", log, re.M)}
 def part(name, command, minutes=1, page=""):
-    return parts.Part(name, f"the part {name}", ("sh", "-c", f"echo {name} >>build/ran; " + command), minutes, read, page=page)
+    return parts.Part(name, f"the part {name}", ("sh", "-c", f"echo {name} >>build/ran; " + command), minutes, read, page=page, by_name=name == "second")
 parts.PARTS = (part("full", "echo 'figure 7 tests'; echo 'missed a goal'"), part("second", SECOND, page=PAGE))
 class SlowPopen(subprocess.Popen):
     def __init__(self, *words, **options):
@@ -38,7 +40,7 @@ class Release(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for path in ("tools/release", "tools/release_page.py", "tools/release_parts.py", "bench/vs_peers_lib"):
+        for path in ("tools/release", "tools/release_commits.py", "tools/release_page.py", "tools/release_parts.py", "bench/vs_peers_lib"):
             (shutil.copytree if (ROOT / path).is_dir() else self.copy)(ROOT / path, self.root / path)
         for path, text in {"README.md": README, "docs/reliability.md": "", "source": "1\n", ".gitignore": "build/\n__pycache__/\n",
                            "bench/results/kept": "", "build/ran": ""}.items():
@@ -111,6 +113,54 @@ class Release(unittest.TestCase):
         self.assertIn("| passed | 0 min | 7 tests |", self.page())
         self.assertIn(f"| passed at {old[:10]}, 2 commits before | 0 min | 9 words |", self.page())
         self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second", "full", "second"]))
+
+    def test_a_commit_of_tests_and_texts_has_the_same_program(self):
+        self.release()
+        for path in ("tests/a_test", "docs/page.md", "CHANGELOG.md"):
+            (self.root / path).parent.mkdir(exist_ok=True)
+            (self.root / path).write_text("more")
+        self.commit("Tests")
+        old = self.git("rev-parse", "HEAD~1").strip()
+        self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second"]))
+        self.assertIn(f"| passed at {old[:10]}, 1 commits before, the same program | 0 min | 7 tests |", self.page())
+        (self.root / "tools/tests").write_text("a part of the program")
+        self.commit("Program")
+        self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second", "full", "second"]))
+
+    def test_failed_tests_can_be_run_again_alone(self):
+        log = self.root / "build/log"
+        log.write_text(CTEST.replace("plan (", "plan [a.b] ("))
+        second = "cat build/log; echo ctest; echo \"$1\" >>build/ran; exit $(cat build/status)"
+        (self.root / "build/status").write_text("1")
+        self.assertEqual(self.release(second=second).returncode, 1)
+        (self.root / "tests").mkdir()
+        (self.root / "tests/a").write_text("mended")
+        self.commit("A test is mended")
+        self.assertEqual(self.release("--failed", "second", second=second).returncode, 1)  # and again it fails
+        (self.root / "build/status").write_text("0")
+        log.write_text("100% tests passed, 0 tests failed out of 3\n\nTotal Test time (real) =  2.00 sec\n")
+        done = self.release("--failed", "second", second=second)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head = self.git("rev-parse", "HEAD").strip()[:10]
+        self.assertIn(f"- failed, and passed when run again at {head}: plan [a.b]\n", self.page())
+        self.assertIn("6 tests, 2 failed", self.page())
+        names = r"^(Modes/Zero\.Learns/1-byte object <03>|fault\.strangers|plan \[a\.b\])$"
+        self.assertEqual((self.root / "build/ran").read_text().splitlines()[-1], names)
+
+    def test_failed_alone_is_refused_where_it_would_hide_something(self):
+        self.release(second="exit 3")
+        for words, why in ((("--failed", "second"), "no failed tests that can be run alone"),
+                           (("--failed", "full"), "no failed tests that can be run alone"),
+                           (("--failed", "third"), "there is no part third"),
+                           (("--failed", "full", "--only", "full"), "give one")):
+            done = self.release(*words)
+            self.assertEqual((done.returncode, self.ran()), (1, ["full", "second"]))
+            self.assertIn(why, done.stderr)
+        (self.root / "build/log").write_text(CTEST)
+        self.release("--only", "second", second="cat build/log; echo ctest; exit 1")
+        (self.root / "source").write_text("2\n")
+        self.commit("Another program")
+        self.assertIn("the program is not the one of", self.release("--failed", "second").stderr)
 
     def test_the_rest_of_the_readme_is_not_what_it_writes(self):
         self.release()

@@ -1,0 +1,63 @@
+"""What is one commit, and one program, to tools/release."""
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WRITTEN = ("docs/release.md", "bench/results/")  # by tools/release and by the benchmarks
+BESIDE = ("tests/", "docs/", ".github/", "tools/release")  # no part of the program; nor are *.md
+
+FIGURES = re.compile(r"(?<=<!-- release: written by tools/release -->\n).*?(?=<!-- end of release -->)", re.S)  # in README.md
+
+
+class Refused(Exception):
+    """Why there is no commit whose results could be kept."""
+
+
+def git(*arguments):
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise Refused(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def read_at(commit, path):
+    """The file's text at a commit, or in the working tree if `commit` is empty."""
+    if not commit:
+        return (ROOT / path).read_text() if (ROOT / path).exists() else ""
+    return subprocess.run(["git", "show", f"{commit}:{path}"], capture_output=True, text=True, cwd=ROOT).stdout
+
+
+def changed(old, new):
+    """Files that differ in more than what tools/release writes. `new` may be empty: the working tree."""
+    files = git("diff", "--name-only", "--no-renames", old, *([new] if new else [])).splitlines()
+    if not new:
+        files += git("ls-files", "--others", "--exclude-standard").splitlines()
+    files = [path for path in files if not path.startswith(WRITTEN)]
+    if "README.md" in files:
+        before, after = (FIGURES.sub("", read_at(commit, "README.md")) for commit in (old, new))
+        if before == after:
+            files.remove("README.md")
+    return files
+
+
+def same_program(old, new):
+    """Whether the two commits differ at most in tests, documentation and tools/release. A commit that is not here is another."""
+    if old == new:
+        return True
+    try:
+        files = changed(old, new)
+    except Refused:
+        return False
+    return all(path.startswith(BESIDE) or path.endswith(".md") for path in files)
+
+
+def commit_to_check():
+    """The last commit that changed more than results. Refused if there are other changes that are not committed."""
+    files = changed("HEAD", "")
+    if files:
+        raise Refused("results are of one commit, and these files have changes that are not committed:\n  " + "\n  ".join(files))
+    commit, *parents = git("log", "-1", "--format=%H %P").split()
+    while parents and not changed(parents[0], commit):
+        commit, *parents = git("log", "-1", "--format=%H %P", parents[0]).split()
+    return commit

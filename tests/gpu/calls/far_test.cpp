@@ -170,7 +170,7 @@ TEST_F(Far, AbortEndsAWaitingKernel) {
 }
 
 TEST_F(Far, AWaitThatIsTooLongNamesThePeerAndTheStep) {
-  setenv("TUTTI_TIMEOUT", "0.5", 1);
+  setenv("TUTTI_TIMEOUT", "2", 1);
   join();
   const GpuBuffer in(4096), out(4096);
   const GpuStream stream;

@@ -157,11 +157,11 @@ class Graph {
   CUgraphExec runnable_ = nullptr;
 };
 
-/// Two ranks on GPU 0, whose calls wait 0.3 s at most.
+/// Two ranks on GPU 0, whose calls wait 2 s at most. (The ranks meet within it, too, on a busy machine.).
 inline std::array<tuttiComm_t, 2> impatient_ranks() {
   std::array<tuttiComm_t, 2> comms{};
   tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-  config.timeout = 0.3;
+  config.timeout = 2;
   tuttiUniqueId id;
   EXPECT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
   run_ranks(2, [&](int rank) {

@@ -320,7 +320,7 @@ TEST(Multimem, ARankThatLeavesEarlyIsAMismatch) {
 TEST(Multimem, AWaitThatIsTooLongNamesThePeerAndTheStep) {
   std::array<tuttiComm_t, 2> comms{};
   tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-  config.timeout = 0.3;
+  config.timeout = 2;  // they meet within it, too
   tuttiUniqueId id;
   ASSERT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
   run_ranks(2, [&](int rank) {

@@ -294,7 +294,7 @@ typedef struct {
   char transport[40]; /* of the links that this rank used: "shm", "shm+tcp"; "none" */
   char delivery[40];  /* "inline", "staged", "mapped", "pushed", "ll", "ll128", "copy_engine", "nvls", "zcopy", "cma",
                          "direct-store"; "a+b" */
-  char method[24];    /* what ran the plan: "lanes", "slots", "ll", "ll128", "copy_engine", "nvls"; "none" */
+  char method[24];    /* what ran the plan: "lanes", "slots", "get", "ll", "ll128", "copy_engine", "nvls"; "none" */
   size_t window;      /* bytes of a block (of a message, where blocks go straight to their receivers) a round */
   size_t width;       /* replicas of the plan's lanes, over disjoint windows */
   double model; /* seconds that the cost model predicts, idle machine and links assumed; 0: it has none of the call */

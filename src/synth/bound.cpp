@@ -213,6 +213,9 @@ Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights) {
 }
 
 std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root) {
+  if (root < 0 || root >= ranks) {
+    throw_error(Code::InvalidArgument, "root {} of {} ranks: ranks are 0 to {}", root, ranks, ranks - 1);
+  }
   std::vector<int64_t> weights(static_cast<size_t>(ranks), has_root(collective) ? 0 : 1);
   weights[static_cast<size_t>(root)] = 1;
   return weights;

@@ -79,7 +79,8 @@ struct Bound {
 /// path from a rank with blocks to another rank.
 Cut tightest_cut(const Network& network, const std::vector<int64_t>& weights);
 
-/// Blocks that each rank has: one, or of a rooted collective those of the root alone.
+/// Blocks that each rank has: one, or of a rooted collective those of the root alone. Throws Error(InvalidArgument) if
+/// there is no such root.
 std::vector<int64_t> weights_of(Collective collective, Rank ranks, Rank root = 0);
 
 struct Fractions;

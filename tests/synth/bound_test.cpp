@@ -61,6 +61,10 @@ TEST(Bound, OfARingWithADeadLink) {
   EXPECT_EQ(bound(line({10, 10, 10}), kBroadcast), "1 over 10");
   EXPECT_EQ(bound(line({10, 10, 10}), kAllReduce), "6 over 60");  // all-gather both ways: 3/2 of that
 }
+TEST(Bound, ARootThatIsNoRankIsRefused) {
+  for (const Rank root : {-1, 3, 1 << 30})
+    EXPECT_THROW(bound_of(line({10, 5}).network(), kBroadcast, root), Error) << root;
+}
 TEST(Bound, OfALine) { EXPECT_EQ(bound(line({10, 5}), kGather), "2 over 5"); }
 TEST(Bound, OfAFullMesh) {
   EXPECT_EQ(bound(full_mesh(4, 10), kGather), "3 over 30");

@@ -93,7 +93,7 @@ std::string text_of(const Switched& switched, const synth::Bound& bound, uint64_
   }
   const char* const choice = !switched.trees    ? "the plan is the one that nvls runs"
                              : switched.taken() ? "the plan is the one that nvls runs, which is faster"
-                                                : "the plan is that of the trees, which nvls is no faster than";
+                                                : "the plan is that of the trees: nvls is no faster";
   const std::string trees = switched.trees
                                 ? fmt::format("the trees (by {}): {} us", switched.trees_by, time_text(*switched.trees))
                                 : "no other method runs the trees";

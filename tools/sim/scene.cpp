@@ -100,7 +100,6 @@ std::string time_text(double seconds) {
 Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
     : collective_(collective), bytes_(bytes), block_(bytes), options_(options) {
   options_.topology.empty() ? take_this_machine() : take_topology();
-  check_root(options_.root, collective, ranks());
   block_ = select::block_bytes(collective, bytes, ranks());
   inputs_.inputs.root = options_.root;
 }
@@ -112,6 +111,7 @@ void Scene::take_topology() {
   inputs_ = select::inputs_of(graph, options_.ranks);
   const select::RankNodes placed = select::place_ranks(graph, options_.ranks);
   hosts_.assign(placed.hosts.begin(), placed.hosts.end());
+  check_root(options_.root, collective_, ranks());
   // What an executor of GPUs would take: NCCL's buffers have 4 MiB for each of some 16 to 32 channels.
   if (inputs_.notes.ends == "GPUs") {
     if (!env().arena) inputs_.inputs.staging = kGpuStaging;
@@ -149,6 +149,7 @@ void Scene::take_this_machine() {
   inputs_ = select::inputs_as_run(ranks, 1);
   const auto cores = static_cast<Rank>(allowed_cores().size());
   hosts_.assign(static_cast<size_t>(ranks), 0);
+  check_root(options_.root, collective_, ranks);
   sim::WorkCosts costs = costs_of_cores();
   if (measured != nullptr) {
     costs.call = call_seconds().value_or(costs.call);

@@ -53,16 +53,17 @@ void History::add(TopTable table, double seconds) {
   }
   sort_rows(table.rows, TopOrder::Worst);
   now_ = std::move(table);
+  if (!now_.rows.empty()) last_seen_ = now_;
   error_.clear();
 }
 
 std::string History::page(uint64_t after) const {
-  ordered_json page{
-      {"title", now_.title}, {"processes", now_.processes}, {"hosts", now_.hosts}, {"interval", interval_}};
+  const TopTable& job = error_.empty() ? now_ : last_seen_;
+  ordered_json page{{"title", job.title}, {"processes", job.processes}, {"hosts", job.hosts}, {"interval", interval_}};
   page["rows"] = ordered_json::array();
-  for (size_t i = 0; i < std::min(now_.rows.size(), kMaxRows); ++i) page["rows"].push_back(to_json(now_.rows[i]));
-  page["waits"] = waits_json(now_.waits);
-  page["verdicts"] = now_.verdicts;
+  for (size_t i = 0; i < std::min(job.rows.size(), kMaxRows); ++i) page["rows"].push_back(to_json(job.rows[i]));
+  page["waits"] = waits_json(job.waits);
+  page["verdicts"] = job.verdicts;
   page["error"] = error_.empty() ? ordered_json() : ordered_json(error_);
   page["run"] = run_;
   page["last"] = last_;

@@ -25,7 +25,8 @@ class History {
   /// There is no answer any more: why.
   void end(std::string why) { error_ = std::move(why); }
 
-  /// As JSON: the job as it is now, and the samples after this one.
+  /// As JSON: the job as it is now, or was when ranks were last seen if there is no answer any more; and the samples
+  /// after this one.
   ///
   ///   title, processes, hosts, interval   of `tutti top`, and seconds
   ///   rows      rank, host, process, state, calls, sent, received, waiting, awaited_by, doing: the worst first
@@ -46,6 +47,7 @@ class History {
 
   const double interval_;
   TopTable now_;
+  TopTable last_seen_;  // the last that had ranks: a process that ends may answer once more, without its communicators
   const uint64_t run_;
   std::string error_;
   uint64_t last_ = 0;

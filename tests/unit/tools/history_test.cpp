@@ -39,6 +39,18 @@ TEST(History, HasNoShareOfARankThatDoesNotAnswerOrIsNotThere) {
   EXPECT_EQ(nlohmann::json::parse(history.page(0))["samples"][0]["waiting"], nlohmann::json::parse("[50,50,null]"));
 }
 
+TEST(History, ShowsTheRanksAsTheyWereLastWhenTheJobHasEnded) {
+  History history(1);
+  history.add(table_of(3, 0.5), 1);
+  history.add({.title = "world", .processes = 1, .hosts = 1, .rows = {}, .waits = {}}, 2);
+  EXPECT_EQ(nlohmann::json::parse(history.page(0))["rows"].size(), 0u);
+  history.end("it has ended");
+  const auto page = nlohmann::json::parse(history.page(0));
+  EXPECT_EQ(page["error"], "it has ended");
+  EXPECT_EQ(page["rows"].size(), 3u);
+  EXPECT_EQ(page["processes"], 3);
+}
+
 TEST(History, TellsALimitedNumberOfThoseThatWait) {
   History history(1);
   TopTable table = table_of(1, 0);

@@ -46,13 +46,17 @@ std::vector<Resources> resources_in(const Story& story) {
   return all;
 }
 
-// KiB. AddressSanitizer keeps what is freed, up to 256 MiB of it.
+// KiB. AddressSanitizer keeps what is freed, up to 256 MiB of it; ThreadSanitizer grows by what it notes of threads.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kQuarantine = 256 << 10;
 #else
 constexpr int64_t kQuarantine = 0;
 #endif
+#if defined(__SANITIZE_THREAD__)
+constexpr int64_t kGrowth = 4000;
+#else
 constexpr int64_t kGrowth = 1000 + kQuarantine;
+#endif
 
 std::string text_of(const Resources& of) {
   return fmt::format("resident {} KiB, {} descriptors, {} KiB of arenas", of.resident, of.descriptors, of.arenas);

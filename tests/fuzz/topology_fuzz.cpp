@@ -42,8 +42,8 @@ void read(std::string_view text) {
     graph = import_text(text, "input");
   } catch (const Error& error) {
     const std::string_view what = error.what();
-    if (error.code() != Code::InvalidArgument || !what.starts_with("input:"))
-      defect("an error that does not name the place");
+    const bool names_it = what.starts_with("input:") || what.starts_with("input is ");  // "is" another kind of file
+    if (error.code() != Code::InvalidArgument || !names_it) defect("an error that does not name the place");
     return;
   }
   check(graph);

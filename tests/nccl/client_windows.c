@@ -90,21 +90,13 @@ static void check_part(struct self self, const char* part, int round) {
   free(expected);
 }
 
-static void poison(char* part) {
-  int64_t* const words = malloc(WORDS * 8);
-  memset(words, 0xff, WORDS * 8);
-  device_put_at(part, words, WORDS * 8, device_stream());
-  free(words);
-}
-
 static void put_round(struct self self, char* source, char* part, int round) {
   int64_t* const words = malloc(WORDS * 8);
   fill(words, self.rank, round);
   device_put_at(source, words, WORDS * 8, device_stream());
+  memset(words, 0xff, WORDS * 8);
+  device_put_at(part, words, WORDS * 8, device_stream());
   free(words);
-#ifndef __SANITIZE_THREAD__ /* does not know that a barrier of processes orders this and the put */
-  poison(part);
-#endif
   pthread_barrier_wait(&shared->barrier); /* all parts are poisoned */
 }
 
@@ -143,7 +135,6 @@ void device_one_sided(struct self self, ncclComm_t comm, ncclComm_t other) {
   SUCCEED(api.ncclMemAlloc(&part, WORDS * 8));
   for (int flags = NCCL_WIN_DEFAULT; flags <= NCCL_WIN_COLL_SYMMETRIC; ++flags) {
     ncclWindow_t window = NULL, foreign = NULL;
-    poison(part);
     SUCCEED(api.ncclCommWindowRegister(comm, part, WORDS * 8, &window, flags));
     SUCCEED(api.ncclCommWindowRegister(other, part, WORDS * 8, &foreign, flags));
     SUCCEED(api.ncclWinGetUserPtr(comm, window, &user));

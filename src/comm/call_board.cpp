@@ -129,6 +129,19 @@ std::optional<CallSpec> CallBoard::find(uint64_t key) const {
   return one_sided_.read(key);
 }
 
+std::optional<uint64_t> CallBoard::sends_to(Rank peer) const {
+  const uint64_t begun = transfers();
+  uint64_t last = 0;
+  for (const Entry& entry : transfers_) {
+    const uint64_t key = entry.key.load(std::memory_order_acquire);
+    const uint64_t number = number_of_transfer(key);
+    if (key == transfer_key(true, peer, number)) last = std::max(last, number);
+  }
+  const bool changed = transfers() != begun, wrapped = begun > ~uint32_t{0};
+  if (changed || wrapped || repeats() || (last == 0 && begun > kEntries)) return std::nullopt;
+  return last;
+}
+
 std::string CallBoard::answer(uint64_t key) const {
   if ((key & kTransfer) == 0 && (key & kBlocks) != 0) {
     return answer_blocks(key & kCallMask, static_cast<Rank>((key & ~kBlocks) >> kFirstAt));

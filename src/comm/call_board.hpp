@@ -71,6 +71,8 @@ class CallBoard {
   uint64_t finished() const { return finished_.load(std::memory_order_acquire); }
   /// Sends and receives entered.
   uint64_t transfers() const { return transfers_begun_.load(std::memory_order_acquire); }
+  /// The number of the last send to `peer`, 0 before the first; empty if it is not known: the board keeps few.
+  std::optional<uint64_t> sends_to(Rank peer) const;
   /// The call entered last, of either kind, if it is still on the board.
   std::optional<CallSpec> last() const { return find(last_key()); }
   uint64_t last_key() const { return last_.load(std::memory_order_acquire); }

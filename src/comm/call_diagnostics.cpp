@@ -323,7 +323,7 @@ bool CallDiagnostics::compare_calls(const std::vector<Rank>& ranks) {
 
 void CallDiagnostics::missing(const std::vector<Rank>& ranks, bool compare) {
   if (compare && compare_calls(ranks)) return;
-  if (const auto deadlock = stalls_.check(ranks, links_, describe_call(), call_)) {
+  if (const auto deadlock = stalls_.check(ranks, links_, stalled_call())) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
   }
 }
@@ -357,7 +357,7 @@ Status CallDiagnostics::stalled(const exec::Stall& stall) {
     if (stall.seconds < kInFlight) break;
     if (Stream::holds_back(endpoint_.name(), on.peer)) return fail(Code::InvalidUsage, shared_stream(on.peer));
   }
-  if (const auto deadlock = stalls_.check(stall, describe_call(), call_)) {
+  if (const auto deadlock = stalls_.check(stall, stalled_call())) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
     return failed();
   }

@@ -33,6 +33,16 @@ using Clock = Deadline::Clock;
 /// The key with which rank `asker` asks a board for waits.
 uint64_t waits_key(Rank asker) { return kWaits | static_cast<uint32_t>(asker); }
 
+/// True if the peer has entered none of what the call awaits from it: nothing of it can be under way.
+bool is_absent(const StalledCall& call, Rank peer, const control::Entered& entered) {
+  if (call.number != 0) return entered.collectives < call.number;
+  if (call.group == nullptr || entered.sends == control::Entered::kUnknown) return false;
+  const auto first = std::find_if(call.group->begin(), call.group->end(), [&](const NumberedCall& transfer) {
+    return transfer.call.spec.root == peer && !transfer.call.spec.sends;
+  });
+  return first != call.group->end() && entered.sends < first->number;
+}
+
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 std::vector<control::LinkCounts> count(const exec::Links* links) {
@@ -67,7 +77,9 @@ std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoa
         if (key == control::kTimingKey) return control::StatusBook::of_this_process().timing_answer(communicator);
         if ((key & kKinds) != kWaits) return board->answer(key);
         const auto asker = static_cast<Rank>(key & 0x7fffffff);
-        return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());
+        const control::Entered entered{.collectives = board->begun(),
+                                       .sends = board->sends_to(asker).value_or(control::Entered::kUnknown)};
+        return control::WaitTable::of_this_process().answer(process, name, rank, asker, entered);
       };
 }
 
@@ -136,8 +148,8 @@ void Stalls::ask(const exec::Stall& stall) {
 /// what was read has been acknowledged, or the peer has not entered the call. 0 if that is not so, or not known.
 /// Messages of other calls may lie unread on other links: none of them lets this call continue.
 uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines,
-                         uint64_t number) const {
-  const bool absent = number != 0 && reply.begun < number;
+                         const StalledCall& call) const {
+  const bool absent = is_absent(call, on.peer, reply.entered);
   if (on.await == exec::Await::Exchange && reply.ticket != 0) return absent ? reply.ticket : 0;
   if (on.await == exec::Await::FarSignal) return 0;                               // it may be on its way
   if (on.await == exec::Await::Signal && reply.ticket != 0) return reply.ticket;  // it arrives at once
@@ -155,13 +167,13 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
     return equal ? reply.ticket : 0;
   }
   // The peer is in no call. Without engines all that it did is visible at once. With engines its last acknowledgements
-  // may be in flight, and so may transfers, whose numbers it does not report.
-  if (reply.processes.empty() || (number != 0 && !absent)) return 0;
+  // may be in flight, and so may what it has sent.
+  if (reply.processes.empty() || (call.number != 0 && !absent)) return 0;
   if (engines && !(absent && on.await == exec::Await::Message)) return 0;
   return reply.processes.front().state();
 }
 
-void Stalls::receive_replies(const exec::Stall& stall, uint64_t number) {
+void Stalls::receive_replies(const exec::Stall& stall, const StalledCall& call) {
   std::erase_if(questions_, [&](Question& question) {
     if (question.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
     const auto bytes = question.answer.get();
@@ -170,7 +182,7 @@ void Stalls::receive_replies(const exec::Stall& stall, uint64_t number) {
       const auto reply = control::WaitTable::of_this_process().learn(process_, *bytes, seconds_since(question.asked));
       std::erase_if(settled_, [&](const auto& known) { return known.first.peer == question.peer; });
       for (const exec::PeerAwait& on : stall.all) {
-        if (on.peer == question.peer) settled_.emplace_back(on, settled(on, reply, stall.engines, number));
+        if (on.peer == question.peer) settled_.emplace_back(on, settled(on, reply, stall.engines, call));
       }
     } catch (const Error& error) {
       log_debug("rank {}: rank {} sent an invalid reply on its waits: {}", endpoint_.rank(), question.peer,
@@ -207,15 +219,15 @@ std::string Stalls::follow_awaited() const {
   return published_ ? control::WaitTable::of_this_process().graph(process_).follow_awaited(ticket_) : "";
 }
 
-std::optional<Deadlock> Stalls::check(const exec::Stall& stall, const std::string& call, uint64_t number) {
+std::optional<Deadlock> Stalls::check(const exec::Stall& stall, const StalledCall& call) {
   if (stall.seconds < kPublishFrom || stall.id == 0) return std::nullopt;
   if (stall.id != stall_id_) restart(stall.id);
   links_ = count(stall.links);
-  publish(stall, call);
+  publish(stall, call.text);
   if (stall.seconds < kAskFrom) return std::nullopt;
   ask(stall);
-  receive_replies(stall, number);
-  publish(stall, call);
+  receive_replies(stall, call);
+  publish(stall, call.text);
   auto deadlock = confirm_deadlock();
   if (!deadlock && !warned_ && stall.seconds >= env().stall_warning) {
     warn(stall);
@@ -225,7 +237,7 @@ std::optional<Deadlock> Stalls::check(const exec::Stall& stall, const std::strin
 }
 
 std::optional<Deadlock> Stalls::check(const std::vector<Rank>& missing, const exec::Links* links,
-                                      const std::string& call, uint64_t number) {
+                                      const StalledCall& call) {
   constexpr size_t kEnough = 16;  // any one of the missing ranks is enough
   if (stall_id_ == 0) since_ = Clock::now();
   exec::Stall stall;
@@ -235,7 +247,7 @@ std::optional<Deadlock> Stalls::check(const std::vector<Rank>& missing, const ex
   for (const Rank peer : missing) {
     if (stall.all.size() < kEnough) stall.all.push_back({.peer = peer, .await = exec::Await::Exchange});
   }
-  return check(stall, call, number);
+  return check(stall, call);
 }
 
 }  // namespace tutti::comm

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/call_board.hpp"
+#include "comm/planner.hpp"
 #include "control/endpoint.hpp"
 #include "control/wait_table.hpp"
 #include "exec/observer.hpp"
@@ -28,6 +29,12 @@ struct Deadlock {
   control::WaitTable::Tickets tickets;
 };
 
+struct StalledCall {
+  std::string text;
+  uint64_t number = 0;                               ///< of a collective; 0: of none
+  const std::vector<NumberedCall>* group = nullptr;  ///< transfers, in the order of their numbers; null: none
+};
+
 class Stalls {
  public:
   /// `title` is the communicator's name in messages.
@@ -40,12 +47,10 @@ class Stalls {
 
   /// The calls from here on are run by a device, and no thread is in them.
   void set_on_device(bool on_device) { on_device_ = on_device; }
-  /// `call` (as text), collective number `number` (0: transfers), has stalled. Returns the deadlock that it is part of,
-  /// if any.
-  std::optional<Deadlock> check(const exec::Stall& stall, const std::string& call, uint64_t number);
+  /// `call` has stalled. Returns the deadlock that it is part of, if any.
+  std::optional<Deadlock> check(const exec::Stall& stall, const StalledCall& call);
   /// The same for a call that waits in an exchange for all of these ranks.
-  std::optional<Deadlock> check(const std::vector<Rank>& missing, const exec::Links* links, const std::string& call,
-                                uint64_t number);
+  std::optional<Deadlock> check(const std::vector<Rank>& missing, const exec::Links* links, const StalledCall& call);
   /// The known chain of waits; empty if nothing is known.
   std::string follow() const;
   /// What the awaited rank waits for: "it waits in …"; empty if it is in no call, or nothing is known.
@@ -65,8 +70,9 @@ class Stalls {
   void restart(uint64_t id);
   void publish(const exec::Stall& stall, const std::string& call);
   void ask(const exec::Stall& stall);
-  void receive_replies(const exec::Stall& stall, uint64_t number);
-  uint64_t settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines, uint64_t number) const;
+  void receive_replies(const exec::Stall& stall, const StalledCall& call);
+  uint64_t settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines,
+                   const StalledCall& call) const;
   void warn(const exec::Stall& stall) const;
   std::optional<Deadlock> confirm_deadlock();
 

@@ -78,15 +78,22 @@ struct LinkLaneCounts {
   static void fields(auto& m, auto& v) { v.number(m.link_lane, m.sent, m.acknowledged); }
 };
 
+/// The calls of a communicator that one of its ranks has entered.
+struct Entered {
+  static constexpr uint64_t kUnknown = ~uint64_t{0};
+  uint64_t collectives = 0;
+  uint64_t sends = kUnknown;  ///< to the rank that asks
+};
+
 /// A rank's reply to a question for its waits.
 struct WaitsReply {
-  uint64_t begun = 0;                   ///< collectives that the asked rank has entered
+  Entered entered;                      ///< by the asked rank
   uint64_t ticket = 0;                  ///< of its wait in this communicator; 0: none
   std::vector<LinkLaneCounts> links;    ///< the lanes between it and the asker, if it waits
   std::vector<ProcessWaits> processes;  ///< its own first
 
   static void fields(auto& m, auto& v) {
-    v.number(m.begun, m.ticket);
+    v.number(m.entered.collectives, m.entered.sends, m.ticket);
     v.list(m.links, kMaxLinkLanes);
     v.list(m.processes, kMaxRanks);
   }

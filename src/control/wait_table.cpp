@@ -87,8 +87,8 @@ std::vector<ProcessWaits> WaitTable::all(uint64_t process) {
   return result;
 }
 
-std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, uint64_t begun) {
-  WaitsReply reply{.begun = begun, .processes = {}};
+std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, const Entered& entered) {
+  WaitsReply reply{.entered = entered, .processes = {}};
   const std::lock_guard lock(mutex_);
   for (const auto& [who, own] : own_) {
     const Wait& wait = own.entry.wait;

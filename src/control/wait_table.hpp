@@ -46,7 +46,7 @@ class WaitTable {
   void withdraw(const void* who);
 
   /// The reply to a question of rank `asker` to `rank`, as bytes (at most kMaxEntry).
-  std::string answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, uint64_t begun);
+  std::string answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, const Entered& entered);
   /// Reads a reply that took `seconds`, and keeps what it says of other processes. Throws Error(ProtocolError).
   WaitsReply learn(uint64_t process, const std::string& bytes, double seconds);
 

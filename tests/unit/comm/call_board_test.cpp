@@ -35,6 +35,26 @@ TEST(CallBoard, RepliesWithBlockLengthsInParts) {
   EXPECT_EQ(sent, blocks_of(kRanks)->in.counts);
 }
 
+TEST(CallBoard, KnowsTheLastSendToAPeerAsLongAsItKeepsIt) {
+  CallBoard board;
+  const CallSpec spec{.collective = Collective::SendRecv};
+  EXPECT_EQ(board.sends_to(3), 0U);
+  board.enter_transfer(transfer_key(true, 3, 1), spec);
+  board.enter_transfer(transfer_key(true, 3, 2), spec);
+  board.enter_transfer(transfer_key(false, 3, 7), spec);
+  board.enter_transfer(transfer_key(true, 4, 9), spec);
+  EXPECT_EQ(board.sends_to(3), 2U);
+  EXPECT_EQ(board.sends_to(4), 9U);
+  EXPECT_EQ(board.sends_to(5), 0U);
+  for (uint64_t number = 10; number < 10 + CallBoard::kEntries; ++number) {
+    board.enter_transfer(transfer_key(true, 4, number), spec);
+  }
+  EXPECT_EQ(board.sends_to(3), std::nullopt) << "pushed off the board";
+  EXPECT_EQ(board.sends_to(4), 9 + CallBoard::kEntries);
+  board.repeat();
+  EXPECT_EQ(board.sends_to(4), std::nullopt) << "a graph repeats sends without entering them";
+}
+
 TEST(CallBoard, HasNoReplyForUnknownBlocks) {
   CallBoard board;
   board.enter_blocks(7, blocks_of(3));

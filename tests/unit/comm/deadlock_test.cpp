@@ -133,7 +133,7 @@ TEST_F(Deadlock, ThroughFullStagingMemoryFailsBothRanks) {
   });
   for (const LineResult& one : report) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
   auto& table = control::WaitTable::of_this_process();
-  EXPECT_TRUE(table.learn(1, table.answer(1, 0, 0, 0, 0), 0).processes.front().waits.empty())
+  EXPECT_TRUE(table.learn(1, table.answer(1, 0, 0, 0, {}), 0).processes.front().waits.empty())
       << "a call that could not begin has ended, and waits for nobody";
 }
 
@@ -161,6 +161,23 @@ TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorFailsEveryRank) {
     expect_words(one, {"ranks wait for each other, and none of them can go on", "in split(), call 2",
                        "split of communicator", "barrier(), call 1"});
   }
+}
+
+/// What is under way on a wire is not known; but rank 1 says that it has sent the first message alone.
+TEST_F(Deadlock, OfAReceiveOverTcpAndACallOfAnotherCommunicatorFailsBothRanks) {
+  const test::ScopedEnv wire("TUTTI_TRANSPORT", "tcp");
+  const auto report = with_pair(2, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+    unsigned char data = 0;
+    const int peer = rank;  // the pair has the two in reverse order
+    if (rank == 1) {
+      EXPECT_EQ(tuttiSend(&data, 1, tuttiUint8, peer, pair, nullptr), tuttiSuccess);
+      return barrier(world);
+    }
+    EXPECT_EQ(tuttiRecv(&data, 1, tuttiUint8, peer, pair, nullptr), tuttiSuccess);
+    return of(tuttiRecv(&data, 1, tuttiUint8, peer, pair, nullptr));
+  });
+  for (const LineResult& one : report)
+    expect_words(one, {"ranks wait for each other", "in recv(count=1, u8, from rank 0)", "barrier(), call 2"});
 }
 
 /// Until rank 1's other thread has made its call, rank 1 may come at any time: no deadlock is reported.

@@ -142,8 +142,9 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
       {.peer = 0, .link_lane = 7, .sent = 5, .acked = 4, .received = 3, .acknowledged = 2},
       {.peer = 1, .link_lane = 7, .sent = 6, .acked = 6, .received = 6, .acknowledged = 6}};
   theirs.publish(&theirs, {.wait = cycle.second.waits[0], .threads = {}, .links = links, .fail = nullptr});
-  const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, 6), 0.5);
-  EXPECT_EQ(reply.begun, 6U);
+  const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, {.collectives = 6, .sends = 4}), 0.5);
+  EXPECT_EQ(reply.entered.collectives, 6U);
+  EXPECT_EQ(reply.entered.sends, 4U);
   EXPECT_EQ(reply.ticket, 101U);
   ASSERT_EQ(reply.links.size(), 1U) << "only the asker's links";
   EXPECT_EQ(reply.links[0].link_lane, 7U);
@@ -152,7 +153,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
   mine.publish(&mine, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
 
   WaitTable third;
-  const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, 3), 0.25);
+  const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, {3}), 0.25);
   ASSERT_EQ(learned.processes.size(), 2U);
   EXPECT_EQ(learned.processes[0].process, 10U);
   EXPECT_EQ(learned.processes[1].process, 11U);
@@ -166,7 +167,7 @@ TEST(WaitTable, RemovesWithdrawnWaits) {
   table.publish(&table, {.wait = Cycle().first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
   table.withdraw(&table);
   WaitTable asking;
-  const auto reply = asking.learn(11, table.answer(10, kWorld, 0, 1, 3), 0);
+  const auto reply = asking.learn(11, table.answer(10, kWorld, 0, 1, {3}), 0);
   EXPECT_EQ(reply.ticket, 0U);
   ASSERT_EQ(reply.processes.size(), 1U);
   EXPECT_TRUE(reply.processes[0].waits.empty());
@@ -194,7 +195,7 @@ TEST(WaitTable, InvalidRepliesAreRefused) {
   WaitTable table;
   Cycle cycle;
   table.publish(&table, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
-  const std::string good = table.answer(10, kWorld, 0, 1, 3);
+  const std::string good = table.answer(10, kWorld, 0, 1, {3});
   for (size_t length = 0; length < good.size(); ++length) {
     EXPECT_THROW(table.learn(11, good.substr(0, length), 0), Error) << length;
   }
@@ -209,10 +210,10 @@ TEST(WaitTable, ARepliesSizeIsLimited) {
                            .threads = {},
                            .links = {},
                            .fail = nullptr});
-    table.learn(10, other.answer(p, kWorld, static_cast<Rank>(p), 0, 3), 0);
+    table.learn(10, other.answer(p, kWorld, static_cast<Rank>(p), 0, {3}), 0);
   }
   table.publish(&table, {.wait = wait(1, kWorld, 0, {{100, 100, 1}}), .threads = {}, .links = {}, .fail = nullptr});
-  const std::string bytes = table.answer(10, kWorld, 0, 1, 3);
+  const std::string bytes = table.answer(10, kWorld, 0, 1, {3});
   EXPECT_LE(bytes.size(), kMaxEntry);
   EXPECT_GT(WaitTable().learn(11, bytes, 0).processes.size(), 50U);
 }

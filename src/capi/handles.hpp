@@ -140,15 +140,15 @@ void set_last_error(const char* text);
 tuttiResult_t set_last_error(const Error& error, const char* call) noexcept;
 const char* last_error();
 
-/// Runs a function of the C interface, `call`. Inlined, since otherwise every call packs and unpacks its arguments.
-template <class Function>
-[[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function,
-                                                    const char* call = __builtin_FUNCTION()) noexcept {
+/// Runs a function of the C interface, which errors call name(). Inlined, since otherwise every call packs and unpacks
+/// its arguments.
+template <class Function, class Name>
+[[gnu::always_inline]] inline tuttiResult_t guarded_as(Name&& name, Function&& function) noexcept {
   try {
     function();
     return tuttiSuccess;
   } catch (const Error& error) {
-    return set_last_error(error, call);
+    return set_last_error(error, name());
   } catch (const std::bad_alloc&) {
     set_last_error("out of memory");
     return tuttiOutOfMemory;
@@ -159,6 +159,13 @@ template <class Function>
     set_last_error(error.what());
     return tuttiInternalError;
   }
+}
+
+/// The same for the function that calls this one.
+template <class Function>
+[[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function,
+                                                    const char* call = __builtin_FUNCTION()) noexcept {
+  return guarded_as([call] { return call; }, function);
 }
 
 }  // namespace tutti::capi

@@ -22,7 +22,7 @@ struct alignas(64) CallTotal {
   std::atomic<uint64_t> traced_calls{0};       ///< of which it is known …
   std::atomic<uint64_t> traced{0};             ///< … how many nanoseconds they lasted
 
-  static void add(std::atomic<uint64_t>& to, uint64_t more) {
+  [[gnu::always_inline]] static void add(std::atomic<uint64_t>& to, uint64_t more) {
     to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
 };

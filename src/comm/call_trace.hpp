@@ -29,7 +29,7 @@ class CallTrace {
   /// all calls of a program that repeats itself (Knuth: The Art of Computer Programming, volume 3, 6.4: multiplicative
   /// hashing).
   static constexpr uint32_t rarity(uint64_t number) {
-    return static_cast<uint32_t>(std::countl_zero(number * 0x9e3779b97f4a7c15));
+    return static_cast<uint32_t>(std::countl_zero(scattered(number)));
   }
 
   /// A call with this key on the board begins on the host, …
@@ -43,7 +43,7 @@ class CallTrace {
   /// The rank's call on a window with this number, and so many bytes, is to be traced. These are sampled apart: which
   /// collectives are traced is the same on all ranks.
   bool samples_one_sided(uint64_t number, uint64_t bytes) {
-    return bytes >= kLong || ++one_sided_in_a_row_ <= kInARow || rarity(number) >= kRare;
+    return bytes >= kLong || takes_one(one_sided_left_) || is_rare(number);
   }
   /// It begins.
   void enter_one_sided(uint64_t number, const CallSpec& spec) {
@@ -66,10 +66,18 @@ class CallTrace {
  private:
   bool is_traced(uint64_t key, const CallSpec& spec) {
     if (spec.count >= kLong) {
-      in_a_row_ = 0;
+      left_ = kInARow;
       return true;
     }
-    return ++in_a_row_ <= kInARow || rarity(key) >= kRare;
+    return takes_one(left_) || is_rare(key);
+  }
+  static constexpr uint64_t scattered(uint64_t number) { return number * 0x9e3779b97f4a7c15; }
+  /// Is its rarity kRare or more?
+  static constexpr bool is_rare(uint64_t number) { return scattered(number) >> (64 - kRare) == 0; }
+  static bool takes_one(uint32_t& left) {
+    if (left == 0) return false;
+    --left;
+    return true;
   }
   void open(uint64_t at, const CallSpec& spec);
   bool open_late(const CallBoard& board, uint64_t at);
@@ -81,8 +89,8 @@ class CallTrace {
   CallTotal* open_ = nullptr;  // of the call that runs, if it has been written
   uint64_t entered_ = 0;       // that call; nanoseconds
   bool is_long_ = false;       // it has kLong elements
-  uint32_t in_a_row_ = 0;      // short calls
-  uint32_t one_sided_in_a_row_ = 0;
+  uint32_t left_ = kInARow;  // short calls that are traced until the next long one or long wait, whatever their number
+  uint32_t one_sided_left_ = kInARow;
 };
 
 }  // namespace tutti::comm

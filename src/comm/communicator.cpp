@@ -30,6 +30,16 @@ Error cause_of(const Error& error, const control::JoinTerms& terms) {
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
+/// All but the tag.
+exec::Binding binding_of(const Call& call, const KnownCall& known) {
+  return {.in = call.in,
+          .out = call.out,
+          .in_region = &known.in_region,
+          .out_region = &known.out_region,
+          .scale = scale_of(call),
+          .scale_by_address = call.scale_by_address};
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank,
@@ -176,27 +186,28 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
   return nullptr;
 }
 
-exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow) {
+/// Inlined into begin(), which the small path takes.
+[[gnu::always_inline]] inline exec::Pending* Communicator::begin_collective(const Call& call, bool more_follow) {
   BackendCalls& on = *on_[call.backend];
   board_->enter(++calls_, call.spec);
-  if (on.is_driven()) {
-    trace_->enter(calls_, call.spec);
-    diagnostics_.begin(calls_, call.spec);
-  } else {
-    trace_->enqueue(calls_, call.spec);
-  }
+  if (!on.is_driven()) return enqueue_collective(on, call, more_follow);
+  trace_->enter(calls_, call.spec);
+  diagnostics_.begin(calls_, call.spec);
   if (call.spec.is_vector) return begin_vector(on, call);
-  const KnownCall& known = on.is_driven() ? on.planner().collective(call) : on.plan(call);
-  exec::Binding binding{.in = call.in,
-                        .out = call.out,
-                        .in_region = &known.in_region,
-                        .out_region = &known.out_region,
-                        .scale = scale_of(call),
-                        .scale_by_address = call.scale_by_address,
-                        .more_follow = more_follow};
-  if (!on.is_driven()) return enqueue_asynchronously(on, *known.program, binding, call);
+  const KnownCall& known = on.planner().collective(call);
+  exec::Binding binding = binding_of(call, known);
   binding.tag = next_tag(*known.program);
   return enqueue(on, *known.program, binding);
+}
+
+/// The rest for an asynchronous backend.
+exec::Pending* Communicator::enqueue_collective(BackendCalls& on, const Call& call, bool more_follow) {
+  trace_->enqueue(calls_, call.spec);
+  if (call.spec.is_vector) return begin_vector(on, call);
+  const KnownCall& known = on.plan(call);
+  exec::Binding binding = binding_of(call, known);
+  binding.more_follow = more_follow;
+  return enqueue_asynchronously(on, *known.program, binding, call);
 }
 
 exec::Pending* Communicator::begin_vector(BackendCalls& on, const Call& call) {

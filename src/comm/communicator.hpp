@@ -228,6 +228,7 @@ class Communicator {
   std::unique_ptr<exec::Backend> make_host_backend();
   void abort_driven();
   exec::Pending* begin_collective(const Call& call, bool more_follow);
+  [[gnu::noinline]] exec::Pending* enqueue_collective(BackendCalls& on, const Call& call, bool more_follow);
   exec::Pending* begin_vector(BackendCalls& on, const Call& call);
   exec::Pending* enqueue_asynchronously(BackendCalls& on, const Prepared& prepared, exec::Binding& binding,
                                         const Call& call);
@@ -237,13 +238,14 @@ class Communicator {
   Status copy_to_self(Work work, exec::Backend& backend) const;
   void enter_transfers(Work work);
   /// A call that has succeeded, or has been enqueued.
-  void count(const Prepared& made) {
+  [[gnu::always_inline]] void count(const Prepared& made) {
     if (made.key.spec.collective == Collective::SendRecv) return count_transfers();
+    const exec::Execution& execution = *made.execution;
     CallTotal& total = *made.total;
     CallTotal::add(total.calls, 1);
     CallTotal::add(total.bytes, made.bytes);
-    CallTotal::add(total.sent, made.execution->sent());
-    CallTotal::add(total.received, made.execution->received());
+    CallTotal::add(total.sent, execution.sent());
+    CallTotal::add(total.received, execution.received());
   }
   [[noreturn]] void refuse(const OneSided& call) const;
   void run_unnoted(Window& window, const OneSided& call);
@@ -262,7 +264,7 @@ class Communicator {
   void leave_windows();
   void drop_device_windows();
   Status failure_status(Status& found);
-  void count_transfers();
+  [[gnu::noinline]] void count_transfers();
   void leave_trace() const;
   Status unusable_status(const std::string& call) const;
   Status found_while_leaving() const;

@@ -28,22 +28,12 @@
 
 namespace tutti::exec {
 
-/// A Reduce with a `Filling` chooses how an instruction's slot is filled.
+/// A Reduce with a `Filling` chooses how the slots of some instructions are filled: chooses(op), begin(), end(), and
+/// run() with what begin() has returned.
 template <class Reduce>
 concept ChoosesStores = requires {
   typename Reduce::Filling;
 };
-struct NoFilling {};
-template <class Reduce>
-struct FillingIn {
-  using Type = NoFilling;
-};
-template <ChoosesStores Reduce>
-struct FillingIn<Reduce> {
-  using Type = typename Reduce::Filling;
-};
-template <class Reduce>
-using FillingOf = typename FillingIn<Reduce>::Type;
 
 template <class Group, class Wire, class Reduce, class Remote>
 struct Interpreter : Readiness<Group, Wire, Remote> {
@@ -56,14 +46,7 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     Step step;
     const Outcome outcome = begin_step(group, rank, lane, step);
     if (step.op == nullptr) return outcome;
-    if (moves_segments(*step.op)) {
-      if constexpr (ChoosesStores<Reduce>) Reduce::begin(rank, *step.op, step.filling);
-      TUTTI_HD_ROLLED
-      for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) {
-        move_segment(group, rank, lane, step, s);
-      }
-      if constexpr (ChoosesStores<Reduce>) Reduce::end(*step.op, step.filling);
-    }
+    if (moves_segments(*step.op)) move_segments(group, rank, lane, step);
     return end_step(group, rank, lane, step);
   }
 
@@ -73,11 +56,10 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
   struct Step {
     const Instruction* op = nullptr;
     unsigned char* slot = nullptr;
-    [[no_unique_address]] FillingOf<Reduce> filling;
   };
   TUTTI_HD static Step step_of(RankState& rank, LaneState& lane) {
     const Instruction* const op = lane.next;
-    return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr, {}};
+    return {op, op->slot != Slot::None ? outgoing(rank, lane, *op) : nullptr};
   }
 
   TUTTI_HD static bool moves_segments(const Instruction& op) {
@@ -110,7 +92,8 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
   }
 
   [[gnu::always_inline]] TUTTI_HD static void move_segment(const Group& group, const RankState& rank,
-                                                           const LaneState& lane, const Step& step, uint32_t s) {
+                                                           const LaneState& lane, const Step& step, uint32_t s,
+                                                           const auto&... filling) {
     const Instruction& op = *step.op;
     const Segment& segment = lane.tables->segments[s];
     const unsigned char** const operands = group.operands(lane, op);
@@ -119,11 +102,7 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     group.sync();
     unsigned char* const to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
     unsigned char* const slot = step.slot == nullptr ? nullptr : step.slot + segment.at;
-    if constexpr (ChoosesStores<Reduce>) {
-      Reduce::run(group, rank.arithmetic, op, segment, to, slot, operands, step.filling);
-    } else {
-      Reduce::run(group, rank.arithmetic, op, segment, to, slot, operands);
-    }
+    Reduce::run(group, rank.arithmetic, op, segment, to, slot, operands, filling...);
   }
 
   [[gnu::always_inline]] TUTTI_HD static Outcome end_step(const Group& group, RankState& rank, LaneState& lane,
@@ -177,6 +156,26 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
   }
 
  private:
+  [[gnu::always_inline]] TUTTI_HD static void move_segments(const Group& group, const RankState& rank,
+                                                            const LaneState& lane, const Step& step) {
+    if constexpr (ChoosesStores<Reduce>) {
+      if (Reduce::chooses(*step.op)) return fill_slot(group, rank, lane, step);
+    }
+    TUTTI_HD_ROLLED
+    for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) move_segment(group, rank, lane, step, s);
+  }
+
+  /// The same, where the Reduce chooses. Apart, so that no other step has a choice to keep, and to look at; and given a
+  /// copy of the step, whose own parts so stay in registers.
+  TUTTI_HD_APART static void fill_slot(const Group& group, const RankState& rank, const LaneState& lane, Step step) {
+    const auto filling = Reduce::begin(rank, *step.op);
+    TUTTI_HD_ROLLED
+    for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) {
+      move_segment(group, rank, lane, step, s, filling);
+    }
+    Reduce::end(*step.op, filling);
+  }
+
   using Lanes = Readiness<Group, Wire, Remote>;
   using Lanes::advance;
   using Lanes::ready;

@@ -155,12 +155,22 @@ bool HostBackend::move_engines(bool& flushed) {
 }
 
 void HostBackend::wait() {
+  if (!done_) {
+    const bool moved = pass();
+    if (!done_) wait_on(moved);
+  }
+  if (!status_.ok()) abort();
+}
+
+/// After a pass that has `moved` something, or nothing. Apart, since a call without messages ends with the first one.
+void HostBackend::wait_on(bool moved) {
   Pending* const alone = this;
   IdleLoop idle(*context_.backoff);
-  while (!done_) pass() ? idle.ended({&alone, 1}) : idle.turn({&alone, 1});
-  if (status_.ok()) return;
+  while (!done_) {
+    moved ? idle.ended({&alone, 1}) : idle.turn({&alone, 1});
+    if (!done_) moved = pass();
+  }
   idle.ended({&alone, 1});
-  abort();
 }
 
 void HostBackend::abort() {

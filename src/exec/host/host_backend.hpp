@@ -67,6 +67,7 @@ class HostBackend final : public Backend, public Pending {
   };
 
   bool pass();
+  [[gnu::noinline]] void wait_on(bool moved);
   PeerTraits traits_of(const std::vector<Rank>& peers);
   void give_staging(HostExecution& execution);
   std::vector<Stage*> shared_stages(const HostExecution& execution);

@@ -31,24 +31,18 @@ struct HostReduce : InMemory {
     StoreChoice* timed = nullptr;
     std::chrono::steady_clock::time_point begin;
   };
-  [[gnu::always_inline]] static void begin(const RankState& rank, const Instruction& op, Filling& filling) {
-    if (op.slot == Slot::Stage && op.bytes >= StoreChoice::kFrom) choose(*rank.stages[op.stage]->stores, op, filling);
-  }
-  [[gnu::noinline]] static void choose(StoreChoice& stores, const Instruction& op, Filling& filling) {
+  static bool chooses(const Instruction& op) { return op.slot == Slot::Stage && op.bytes >= StoreChoice::kFrom; }
+  static Filling begin(const RankState& rank, const Instruction& op) {
+    StoreChoice& stores = *rank.stages[op.stage]->stores;
     if (op.arrivals.begin != op.arrivals.end) {  // how long it takes says more of its messages
-      filling.streamed = stores.streams();
-      return;
+      return {.streamed = stores.streams()};
     }
-    filling.streamed = stores.next(op.bytes);
-    if (!stores.timed()) return;
-    filling.timed = &stores;
-    filling.begin = std::chrono::steady_clock::now();
+    const bool streamed = stores.next(op.bytes);
+    if (!stores.timed()) return {.streamed = streamed};
+    return {.streamed = streamed, .timed = &stores, .begin = std::chrono::steady_clock::now()};
   }
-  [[gnu::always_inline]] static void end(const Instruction& op, const Filling& filling) {
-    if (filling.timed != nullptr) time(op, filling);
-  }
-  [[gnu::noinline]] static void time(const Instruction& op, const Filling& filling) {
-    filling.timed->took(filling.begin, std::chrono::steady_clock::now(), op.bytes);
+  static void end(const Instruction& op, const Filling& filling) {
+    if (filling.timed != nullptr) filling.timed->took(filling.begin, std::chrono::steady_clock::now(), op.bytes);
   }
 
   static void run(const HostGroup& group, const Arithmetic& how, const Instruction& op, const Segment& segment,

@@ -139,7 +139,7 @@ Outcome unreadable(RankState& rank, const LaneState& lane, const link::InLink& i
 Outcome move_segments(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
   const Tables& tables = *lane.tables;
   HostReduce::Filling filling;
-  if (slot != nullptr) HostReduce::begin(rank, op, filling);
+  if (slot != nullptr && HostReduce::chooses(op)) filling = HostReduce::begin(rank, op);
   for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
     const Segment& segment = tables.segments[s];
     const bool elsewhere = set_operands(lane, op, segment, lane.operands);

@@ -70,11 +70,11 @@ void submit(const std::shared_ptr<comm::Communicator>& communicator, comm::Call&
 /// The common path of all collectives' functions, in one place so that it stays in the instruction cache.
 [[gnu::noinline]] tuttiResult_t run(comm::Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm,
                                     tuttiStream_t stream) {
-  const auto name = [&] { return name_of(call.spec.collective); };
-  return guarded_as(name, [&] {
+  const auto submit_it = [&] {
     const auto& communicator = communicator_of(comm);
     submit(communicator, typed(*communicator, call, type, op), stream);
-  });
+  };
+  return guarded_as(submit_it, [&] { return name_of(call.spec.collective); });
 }
 
 /// A call without its type and operator.
@@ -86,14 +86,14 @@ comm::Call call_of(Collective collective, const void* in, void* out, size_t coun
 tuttiResult_t run(Collective collective, const void* in, size_t in_count, comm::UserBlocks in_blocks, void* out,
                   size_t out_count, comm::UserBlocks out_blocks, int type, tuttiRedOp_t op, int root, tuttiComm_t comm,
                   tuttiStream_t stream) {
-  const auto name = [=] { return name_of(collective); };
-  return guarded_as(name, [&] {
+  const auto submit_it = [&] {
     const auto& communicator = communicator_of(comm);
     comm::Call call{.spec = {.collective = collective, .is_vector = true, .root = root}, .in = in, .out = out};
     call = vector_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(), in_count,
                        in_blocks, out_count, out_blocks);
     submit(communicator, call, stream);
-  });
+  };
+  return guarded_as(submit_it, [=] { return name_of(collective); });
 }
 
 }  // namespace

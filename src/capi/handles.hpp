@@ -143,7 +143,7 @@ const char* last_error();
 /// Runs a function of the C interface, which errors call name(). Inlined, since otherwise every call packs and unpacks
 /// its arguments.
 template <class Function, class Name>
-[[gnu::always_inline]] inline tuttiResult_t guarded_as(Name&& name, Function&& function) noexcept {
+[[gnu::always_inline]] inline tuttiResult_t guarded_as(Function&& function, Name&& name) noexcept {
   try {
     function();
     return tuttiSuccess;
@@ -165,7 +165,7 @@ template <class Function, class Name>
 template <class Function>
 [[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function,
                                                     const char* call = __builtin_FUNCTION()) noexcept {
-  return guarded_as([call] { return call; }, function);
+  return guarded_as(function, [call] { return call; });
 }
 
 }  // namespace tutti::capi

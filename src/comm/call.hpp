@@ -79,4 +79,10 @@ struct Call {
   std::shared_ptr<const VectorBlocks> blocks;  ///< of a vector call
 };
 
+/// A transfer of a group: the `number`-th to (from) its peer.
+struct NumberedCall {
+  Call call;
+  uint64_t number = 0;
+};
+
 }  // namespace tutti::comm

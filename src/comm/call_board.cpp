@@ -75,11 +75,15 @@ void CallBoard::enter(uint64_t call, const CallSpec& spec) {
   last_.store(call, std::memory_order_release);
 }
 
-void CallBoard::enter_transfer(uint64_t key, const CallSpec& spec) {
-  const uint64_t number = transfers_begun_.load(std::memory_order_relaxed);
-  transfers_[number % kEntries].write(key, spec);
-  transfers_begun_.store(number + 1, std::memory_order_release);
+uint64_t CallBoard::enter_transfer(uint64_t number, const CallSpec& spec) {
+  const uint64_t key = transfer_key(spec.sends, spec.root, number);
+  const uint64_t begun = transfers_begun_.load(std::memory_order_relaxed);
+  transfers_[begun % kEntries].write(key, spec);
+  transfers_begun_.store(begun + 1, std::memory_order_release);
   last_.store(key, std::memory_order_release);
+  const auto peer = static_cast<size_t>(spec.root);
+  if (spec.sends && peer < sends_.size()) sends_[peer].store(number, std::memory_order_release);
+  return key;
 }
 
 void CallBoard::enter_one_sided(uint64_t key, const CallSpec& spec) {
@@ -130,16 +134,9 @@ std::optional<CallSpec> CallBoard::find(uint64_t key) const {
 }
 
 std::optional<uint64_t> CallBoard::sends_to(Rank peer) const {
-  const uint64_t begun = transfers();
-  uint64_t last = 0;
-  for (const Entry& entry : transfers_) {
-    const uint64_t key = entry.key.load(std::memory_order_acquire);
-    const uint64_t number = number_of_transfer(key);
-    if (key == transfer_key(true, peer, number)) last = std::max(last, number);
-  }
-  const bool changed = transfers() != begun, wrapped = begun > ~uint32_t{0};
-  if (changed || wrapped || repeats() || (last == 0 && begun > kEntries)) return std::nullopt;
-  return last;
+  const auto at = static_cast<size_t>(peer);
+  if (!counts_sends() || at >= sends_.size()) return std::nullopt;
+  return sends_[at].load(std::memory_order_acquire);
 }
 
 std::string CallBoard::answer(uint64_t key) const {

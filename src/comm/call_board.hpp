@@ -50,10 +50,14 @@ struct BlockLengths {
 /// The thread that makes the calls writes it; any thread reads it.
 class CallBoard {
  public:
+  /// Of a communicator of so many ranks; sends to others are not counted.
+  explicit CallBoard(Rank ranks = 0) : sends_(static_cast<size_t>(ranks)) {}
+
   /// Collective number `call` (from 1) begins. Costs a few plain stores.
   void enter(uint64_t call, const CallSpec& spec);
   void leave(uint64_t call) { finished_.store(call, std::memory_order_release); }
-  void enter_transfer(uint64_t key, const CallSpec& spec);
+  /// The `number`-th send (receive) to (from) its peer begins. Returns its key.
+  uint64_t enter_transfer(uint64_t number, const CallSpec& spec);
   /// A call on a window that waits, or fails; others do not need the board.
   void enter_one_sided(uint64_t key, const CallSpec& spec);
   /// The blocks of a collective that has been entered.
@@ -63,6 +67,11 @@ class CallBoard {
   void uncount() { uncounted_.store(true, std::memory_order_release); }
   bool counts_all() const { return !uncounted_.load(std::memory_order_acquire); }
 
+  /// Graphs may repeat transfers from now on, or several backends make them, each with links of its own: the number of
+  /// a send no longer says what a link has carried.
+  void uncount_sends() { counts_sends_.store(false, std::memory_order_release); }
+  bool counts_sends() const { return counts_sends_.load(std::memory_order_acquire); }
+
   /// Graphs may repeat collectives from now on, which then have other numbers here than on the device.
   void repeat() { repeats_.store(true, std::memory_order_release); }
   bool repeats() const { return repeats_.load(std::memory_order_acquire); }
@@ -71,7 +80,7 @@ class CallBoard {
   uint64_t finished() const { return finished_.load(std::memory_order_acquire); }
   /// Sends and receives entered.
   uint64_t transfers() const { return transfers_begun_.load(std::memory_order_acquire); }
-  /// The number of the last send to `peer`, 0 before the first; empty if it is not known: the board keeps few.
+  /// The number of the last send to `peer` on its link, 0 before the first; empty if that is not known.
   std::optional<uint64_t> sends_to(Rank peer) const;
   /// The call entered last, of either kind, if it is still on the board.
   std::optional<CallSpec> last() const { return find(last_key()); }
@@ -112,7 +121,8 @@ class CallBoard {
   Entry one_sided_;  // the last one
   std::atomic<uint64_t> begun_{0}, finished_{0}, transfers_begun_{0};
   std::atomic<uint64_t> last_{0};  // key of the last entry
-  std::atomic<bool> uncounted_{false}, repeats_{false};
+  std::atomic<bool> uncounted_{false}, repeats_{false}, counts_sends_{true};
+  std::vector<std::atomic<uint64_t>> sends_;  // the last one's number, by peer
 };
 
 }  // namespace tutti::comm

@@ -93,7 +93,9 @@ class CallDiagnostics final : public exec::Observer {
   const CallSpec& ours(Rank peer, bool sends) const;
   uint64_t key(Rank peer, bool we_send) const;
   std::string describe_call() const;
-  StalledCall stalled_call() const { return {.text = describe_call(), .number = call_, .group = group_}; }
+  StalledCall stalled_call() const {
+    return {.text = describe_call(), .number = call_, .group = own_board_.counts_sends() ? group_ : nullptr};
+  }
   std::string prefix() const;
   std::string compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const;
   std::vector<std::optional<std::string>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;

@@ -12,6 +12,8 @@
 namespace tutti::comm {
 
 struct CallLog {
+  explicit CallLog(Rank ranks) : board(ranks) {}
+
   CallBoard board;
   CallTotals totals;
   CallTrace trace{totals};

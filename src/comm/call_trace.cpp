@@ -76,7 +76,7 @@ void CallTrace::fail(const CallBoard& board, Code code) {
 }
 
 void CallTrace::waited(const CallBoard& board, Rank peer, trace::Clock::time_point since) {
-  left_ = kInARow;
+  traced_ahead_ = kInARow;
   const uint64_t began = trace::nanoseconds(since);
   if (!open_late(board, began)) return;
   const uint64_t now = time_now();

@@ -43,7 +43,7 @@ class CallTrace {
   /// The rank's call on a window with this number, and so many bytes, is to be traced. These are sampled apart: which
   /// collectives are traced is the same on all ranks.
   bool samples_one_sided(uint64_t number, uint64_t bytes) {
-    return bytes >= kLong || takes_one(one_sided_left_) || is_rare(number);
+    return bytes >= kLong || takes_one(one_sided_ahead_) || is_rare(number);
   }
   /// It begins.
   void enter_one_sided(uint64_t number, const CallSpec& spec) {
@@ -66,17 +66,18 @@ class CallTrace {
  private:
   bool is_traced(uint64_t key, const CallSpec& spec) {
     if (spec.count >= kLong) {
-      left_ = kInARow;
+      traced_ahead_ = kInARow;
       return true;
     }
-    return takes_one(left_) || is_rare(key);
+    return takes_one(traced_ahead_) || is_rare(key);
   }
   static constexpr uint64_t scattered(uint64_t number) { return number * 0x9e3779b97f4a7c15; }
   /// Is its rarity kRare or more?
+  static_assert(0 < kRare && kRare < 64);
   static constexpr bool is_rare(uint64_t number) { return scattered(number) >> (64 - kRare) == 0; }
-  static bool takes_one(uint32_t& left) {
-    if (left == 0) return false;
-    --left;
+  static bool takes_one(uint32_t& ahead) {
+    if (ahead == 0) return false;
+    --ahead;
     return true;
   }
   void open(uint64_t at, const CallSpec& spec);
@@ -89,8 +90,9 @@ class CallTrace {
   CallTotal* open_ = nullptr;  // of the call that runs, if it has been written
   uint64_t entered_ = 0;       // that call; nanoseconds
   bool is_long_ = false;       // it has kLong elements
-  uint32_t left_ = kInARow;  // short calls that are traced until the next long one or long wait, whatever their number
-  uint32_t one_sided_left_ = kInARow;
+  // Short calls that are still traced whatever their number; a long call or a long wait sets it anew.
+  uint32_t traced_ahead_ = kInARow;
+  uint32_t one_sided_ahead_ = kInARow;
 };
 
 }  // namespace tutti::comm

@@ -30,7 +30,7 @@ Error cause_of(const Error& error, const control::JoinTerms& terms) {
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
-/// All but the tag.
+/// What the call itself gives: buffers and scale. The caller adds the tag, or the stream.
 exec::Binding binding_of(const Call& call, const KnownCall& known) {
   return {.in = call.in,
           .out = call.out,
@@ -200,7 +200,7 @@ exec::Pending* Communicator::begin(Work work, Status& status, bool more_follow) 
   return enqueue(on, *known.program, binding);
 }
 
-/// The rest for an asynchronous backend.
+/// The rest of begin_collective() on an asynchronous backend.
 exec::Pending* Communicator::enqueue_collective(BackendCalls& on, const Call& call, bool more_follow) {
   trace_->enqueue(calls_, call.spec);
   if (call.spec.is_vector) return begin_vector(on, call);
@@ -280,8 +280,7 @@ void Communicator::enter_transfers(Work work) {
   for (const Call& call : work) {
     if (call.spec.root == rank()) continue;
     const uint64_t number = ++transfer_counts_[{call.spec.root, call.spec.sends}];
-    const uint64_t key = transfer_key(call.spec.sends, call.spec.root, number);
-    board_->enter_transfer(key, call.spec);
+    const uint64_t key = board_->enter_transfer(number, call.spec);
     on_[call.backend]->is_driven() ? trace_->enter(key, call.spec) : trace_->enqueue(key, call.spec);
     group_.push_back({call, number});
   }
@@ -308,6 +307,8 @@ exec::Pending* Communicator::begin_transfers(Work work, Status& status) {
   }
   status = copy_to_self(work, backend);
   if (!status.ok()) return nullptr;
+  if (transfers_on_ != nullptr && transfers_on_ != &on) board_->uncount_sends();
+  transfers_on_ = &on;
   enter_transfers(work);
   exec::Pending* pending = nullptr;
   if (on.is_driven()) diagnostics_.begin(group_);
@@ -316,6 +317,7 @@ exec::Pending* Communicator::begin_transfers(Work work, Status& status) {
     if (!on.is_driven()) on.enqueued().add(group_, prepared.algorithm);
     pending = enqueue(on, prepared, {.stream = stream, .numbered = false});
     if (!on.is_driven()) count(prepared);
+    if (!on.is_driven() && backend.repeats()) board_->uncount_sends();
   }
   for (const Call& call : work) {
     if (call.stream != stream) backend.order(stream, call.stream);

@@ -300,7 +300,7 @@ class Communicator {
   mutable std::atomic<bool> trace_left_{false};  // leave_trace() has run
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   Timeouts timeouts_;
-  const std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
+  const std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>(ranks_);
   CallBoard* const board_ = &log_->board;
   CallTrace* const trace_ = &log_->trace;
   CallDiagnostics diagnostics_;
@@ -338,6 +338,7 @@ class Communicator {
   uint64_t one_sided_ = 0;  // calls on windows
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
+  const BackendCalls* transfers_on_ = nullptr;                 // the last ones
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
   std::mutex remakes_mutex_;
   std::map<std::string, uint32_t> remakes_;  // calls of shrink() and grow(), by what they make

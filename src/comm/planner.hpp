@@ -57,12 +57,6 @@ struct KnownCall {
   }
 };
 
-/// A transfer of a group: the `number`-th to (from) its peer.
-struct NumberedCall {
-  Call call;
-  uint64_t number = 0;
-};
-
 class Planner {
  public:
   Planner(Rank rank, Rank ranks, exec::Backend& backend)

@@ -33,16 +33,6 @@ using Clock = Deadline::Clock;
 /// The key with which rank `asker` asks a board for waits.
 uint64_t waits_key(Rank asker) { return kWaits | static_cast<uint32_t>(asker); }
 
-/// True if the peer has entered none of what the call awaits from it: nothing of it can be under way.
-bool is_absent(const StalledCall& call, Rank peer, const control::Entered& entered) {
-  if (call.number != 0) return entered.collectives < call.number;
-  if (call.group == nullptr || entered.sends == control::Entered::kUnknown) return false;
-  const auto first = std::find_if(call.group->begin(), call.group->end(), [&](const NumberedCall& transfer) {
-    return transfer.call.spec.root == peer && !transfer.call.spec.sends;
-  });
-  return first != call.group->end() && entered.sends < first->number;
-}
-
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 std::vector<control::LinkCounts> count(const exec::Links* links) {
@@ -68,6 +58,15 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
 
 }  // namespace
 
+bool is_absent(const StalledCall& call, Rank peer, const control::Entered& entered) {
+  if (call.number != 0) return entered.collectives < call.number;
+  if (call.group == nullptr) return false;
+  const auto first = std::find_if(call.group->begin(), call.group->end(), [&](const NumberedCall& transfer) {
+    return transfer.call.spec.root == peer && !transfer.call.spec.sends;
+  });
+  return first != call.group->end() && entered.sends < first->number;
+}
+
 std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoard> board,
                                                    const control::Endpoint& endpoint) {
   const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
@@ -77,8 +76,10 @@ std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoa
         if (key == control::kTimingKey) return control::StatusBook::of_this_process().timing_answer(communicator);
         if ((key & kKinds) != kWaits) return board->answer(key);
         const auto asker = static_cast<Rank>(key & 0x7fffffff);
-        const control::Entered entered{.collectives = board->begun(),
-                                       .sends = board->sends_to(asker).value_or(control::Entered::kUnknown)};
+        const auto entered = [&] {
+          return control::Entered{.collectives = board->begun(),
+                                  .sends = board->sends_to(asker).value_or(control::Entered::kUnknown)};
+        };
         return control::WaitTable::of_this_process().answer(process, name, rank, asker, entered);
       };
 }
@@ -169,6 +170,7 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
   // The peer is in no call. Without engines all that it did is visible at once. With engines its last acknowledgements
   // may be in flight, and so may what it has sent.
   if (reply.processes.empty() || (call.number != 0 && !absent)) return 0;
+  if (reply.processes.front().free != 0) return 0;  // what it sends after this reply does not change its state()
   if (engines && !(absent && on.await == exec::Await::Message)) return 0;
   return reply.processes.front().state();
 }

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/call.hpp"
 #include "comm/call_board.hpp"
-#include "comm/planner.hpp"
 #include "control/endpoint.hpp"
 #include "control/wait_table.hpp"
 #include "exec/observer.hpp"
@@ -31,9 +31,14 @@ struct Deadlock {
 
 struct StalledCall {
   std::string text;
-  uint64_t number = 0;                               ///< of a collective; 0: of none
-  const std::vector<NumberedCall>* group = nullptr;  ///< transfers, in the order of their numbers; null: none
+  uint64_t number = 0;  ///< of a collective; 0: of none
+  /// Transfers whose numbers say what their links have carried, rising for each peer and direction; null: none.
+  const std::vector<NumberedCall>* group = nullptr;
 };
+
+/// True if the peer has not entered the collective, or none of the sends that the group receives: nothing of them can
+/// be under way.
+bool is_absent(const StalledCall& call, Rank peer, const control::Entered& entered);
 
 class Stalls {
  public:

@@ -80,9 +80,9 @@ struct LinkLaneCounts {
 
 /// The calls of a communicator that one of its ranks has entered.
 struct Entered {
-  static constexpr uint64_t kUnknown = ~uint64_t{0};
+  static constexpr uint64_t kUnknown = ~uint64_t{0};  ///< as many as there may be
   uint64_t collectives = 0;
-  uint64_t sends = kUnknown;  ///< to the rank that asks
+  uint64_t sends = kUnknown;  ///< the number of the last one to the rank that asks
 };
 
 /// A rank's reply to a question for its waits.

@@ -87,8 +87,9 @@ std::vector<ProcessWaits> WaitTable::all(uint64_t process) {
   return result;
 }
 
-std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, const Entered& entered) {
-  WaitsReply reply{.entered = entered, .processes = {}};
+std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker,
+                              const std::function<Entered()>& entered) {
+  WaitsReply reply;
   const std::lock_guard lock(mutex_);
   for (const auto& [who, own] : own_) {
     const Wait& wait = own.entry.wait;
@@ -100,6 +101,7 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
     }
   }
   std::vector<ProcessWaits> known = all(process);
+  reply.entered = entered();
   // What its own waits lead to, the nearest first, as far as the reply has room.
   size_t room = kMaxEntry - bytes_in_entry(reply);
   const auto take = [&](size_t which) {

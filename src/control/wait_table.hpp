@@ -45,8 +45,10 @@ class WaitTable {
   void publish(const void* who, Entry entry);
   void withdraw(const void* who);
 
-  /// The reply to a question of rank `asker` to `rank`, as bytes (at most kMaxEntry).
-  std::string answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, const Entered& entered);
+  /// The reply to a question of rank `asker` to `rank`, as bytes (at most kMaxEntry). `entered` is asked after the
+  /// process's threads have been looked at: what one of them sends before it parks is in the reply.
+  std::string answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker,
+                     const std::function<Entered()>& entered);
   /// Reads a reply that took `seconds`, and keeps what it says of other processes. Throws Error(ProtocolError).
   WaitsReply learn(uint64_t process, const std::string& bytes, double seconds);
 

@@ -29,7 +29,7 @@
 namespace tutti::exec {
 
 /// A Reduce with a `Filling` chooses how the slots of some instructions are filled: chooses(op), begin(), end(), and
-/// run() with what begin() has returned.
+/// run() with what begin() has returned. Interpreter::move_segment() alone does not ask it.
 template <class Reduce>
 concept ChoosesStores = requires {
   typename Reduce::Filling;
@@ -165,8 +165,8 @@ struct Interpreter : Readiness<Group, Wire, Remote> {
     for (uint32_t s = step.op->segments.begin; s < step.op->segments.end; ++s) move_segment(group, rank, lane, step, s);
   }
 
-  /// The same, where the Reduce chooses. Apart, so that no other step has a choice to keep, and to look at; and given a
-  /// copy of the step, whose own parts so stay in registers.
+  /// The same, where the Reduce chooses. Apart, so that no other step has a choice to keep and to look at. Takes the
+  /// step by value: by reference, the caller would have to keep its parts in memory.
   TUTTI_HD_APART static void fill_slot(const Group& group, const RankState& rank, const LaneState& lane, Step step) {
     const auto filling = Reduce::begin(rank, *step.op);
     TUTTI_HD_ROLLED

@@ -58,7 +58,7 @@ void History::add(TopTable table, double seconds) {
 }
 
 std::string History::page(uint64_t after) const {
-  const TopTable& job = error_.empty() ? now_ : last_seen_;
+  const TopTable& job = error_.empty() || last_seen_.rows.empty() ? now_ : last_seen_;
   ordered_json page{{"title", job.title}, {"processes", job.processes}, {"hosts", job.hosts}, {"interval", interval_}};
   page["rows"] = ordered_json::array();
   for (size_t i = 0; i < std::min(job.rows.size(), kMaxRows); ++i) page["rows"].push_back(to_json(job.rows[i]));

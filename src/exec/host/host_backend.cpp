@@ -162,7 +162,8 @@ void HostBackend::wait() {
   if (!status_.ok()) abort();
 }
 
-/// After a pass that has `moved` something, or nothing. Apart, since a call without messages ends with the first one.
+/// After a pass that has `moved` something, or nothing. Apart, since a call that waits for nobody ends in
+/// the first pass.
 void HostBackend::wait_on(bool moved) {
   Pending* const alone = this;
   IdleLoop idle(*context_.backoff);

@@ -21,6 +21,10 @@ Wait wait(uint64_t ticket, uint64_t communicator, Rank rank, std::vector<Awaited
           .on = std::move(on)};
 }
 
+std::function<Entered()> entered(uint64_t collectives, uint64_t sends = Entered::kUnknown) {
+  return [=] { return Entered{.collectives = collectives, .sends = sends}; };
+}
+
 /// Process 10 holds rank 0 of both communicators, process 11 rank 1. Each waits in another communicator.
 struct Cycle {
   ProcessWaits first{.process = 10, .free = 0, .age_ms = 100, .waits = {wait(100, kWorld, 0, {{1, 11, 0}})}};
@@ -142,7 +146,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
       {.peer = 0, .link_lane = 7, .sent = 5, .acked = 4, .received = 3, .acknowledged = 2},
       {.peer = 1, .link_lane = 7, .sent = 6, .acked = 6, .received = 6, .acknowledged = 6}};
   theirs.publish(&theirs, {.wait = cycle.second.waits[0], .threads = {}, .links = links, .fail = nullptr});
-  const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, {.collectives = 6, .sends = 4}), 0.5);
+  const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, entered(6, 4)), 0.5);
   EXPECT_EQ(reply.entered.collectives, 6U);
   EXPECT_EQ(reply.entered.sends, 4U);
   EXPECT_EQ(reply.ticket, 101U);
@@ -153,7 +157,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
   mine.publish(&mine, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
 
   WaitTable third;
-  const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, {3}), 0.25);
+  const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, entered(3)), 0.25);
   ASSERT_EQ(learned.processes.size(), 2U);
   EXPECT_EQ(learned.processes[0].process, 10U);
   EXPECT_EQ(learned.processes[1].process, 11U);
@@ -167,7 +171,7 @@ TEST(WaitTable, RemovesWithdrawnWaits) {
   table.publish(&table, {.wait = Cycle().first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
   table.withdraw(&table);
   WaitTable asking;
-  const auto reply = asking.learn(11, table.answer(10, kWorld, 0, 1, {3}), 0);
+  const auto reply = asking.learn(11, table.answer(10, kWorld, 0, 1, entered(3)), 0);
   EXPECT_EQ(reply.ticket, 0U);
   ASSERT_EQ(reply.processes.size(), 1U);
   EXPECT_TRUE(reply.processes[0].waits.empty());
@@ -195,7 +199,7 @@ TEST(WaitTable, InvalidRepliesAreRefused) {
   WaitTable table;
   Cycle cycle;
   table.publish(&table, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
-  const std::string good = table.answer(10, kWorld, 0, 1, {3});
+  const std::string good = table.answer(10, kWorld, 0, 1, entered(3));
   for (size_t length = 0; length < good.size(); ++length) {
     EXPECT_THROW(table.learn(11, good.substr(0, length), 0), Error) << length;
   }
@@ -210,10 +214,10 @@ TEST(WaitTable, ARepliesSizeIsLimited) {
                            .threads = {},
                            .links = {},
                            .fail = nullptr});
-    table.learn(10, other.answer(p, kWorld, static_cast<Rank>(p), 0, {3}), 0);
+    table.learn(10, other.answer(p, kWorld, static_cast<Rank>(p), 0, entered(3)), 0);
   }
   table.publish(&table, {.wait = wait(1, kWorld, 0, {{100, 100, 1}}), .threads = {}, .links = {}, .fail = nullptr});
-  const std::string bytes = table.answer(10, kWorld, 0, 1, {3});
+  const std::string bytes = table.answer(10, kWorld, 0, 1, entered(3));
   EXPECT_LE(bytes.size(), kMaxEntry);
   EXPECT_GT(WaitTable().learn(11, bytes, 0).processes.size(), 50U);
 }

@@ -51,6 +51,15 @@ TEST(History, ShowsTheRanksAsTheyWereLastWhenTheJobHasEnded) {
   EXPECT_EQ(page["processes"], 3);
 }
 
+TEST(History, ShowsTheJobThatEndedBeforeItsRanksWereSeen) {
+  History history(1);
+  history.add({.title = "world", .processes = 2, .hosts = 1, .rows = {}, .waits = {}}, 1);
+  history.end("it has ended");
+  const auto page = nlohmann::json::parse(history.page(0));
+  EXPECT_EQ(page["title"], "world");
+  EXPECT_EQ(page["processes"], 2);
+}
+
 TEST(History, TellsALimitedNumberOfThoseThatWait) {
   History history(1);
   TopTable table = table_of(1, 0);

@@ -42,7 +42,7 @@ def read_tests(log):
     if skipped >= ran:
         raise ValueError(f"all {ran} tests were skipped")
     return {"figure": f"{ran} tests, {failed} failed, {skipped} with something skipped; {seconds / 60:.0f} min of tests",
-            "missed": [f"failed: {name}" for name in names] + left_out}
+            "missed": [FAILED + name for name in names] + left_out}
 
 
 def read_full(log):
@@ -182,11 +182,25 @@ def measuring(name, title, command, minutes, read, page="", needs=()):
     return Part(name, title, command, minutes, read, True, page, needs)
 
 
+FAILED = "failed: "
+MENDED = "failed, and passed when run again at "
+
+
+def counts_of(result):
+    """How many tests ran, and how many of them failed; None if it was not ctest, or it did not come to its end."""
+    counts = re.match(r"(\d+) tests, (\d+) failed", result["figure"])
+    return counts and (int(counts[1]), int(counts[2]))
+
+
 def failed_alone(part, result):
     """The part with the tests alone that failed in that result. ValueError if they were not all that was wrong with it."""
-    names = [line.removeprefix("failed: ") for line in result["missed"] if line.startswith("failed: ")] if result else []
-    if not part.by_name or not names or not re.match(r"\d+ tests, ", result["figure"]):
+    missed = result["missed"] if result else []
+    names = [line.removeprefix(FAILED) for line in missed if line.startswith(FAILED)]
+    if not part.by_name or not names or not counts_of(result):
         raise ValueError("it has no failed tests that can be run alone; run all of it")
+    mended = sum(line.startswith(MENDED) for line in missed)
+    if len(names) + mended != counts_of(result)[1]:
+        raise ValueError(f"it names {len(names) + mended} of {counts_of(result)[1]} failed tests; run all of it")
     pattern = "^(" + "|".join(re.sub(r"([][.*+?()^$|\\])", r"\\\1", name) for name in names) + ")$"
     return dataclasses.replace(part, command=(*part.command, "--only", pattern), read=read_tests)
 

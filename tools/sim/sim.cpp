@@ -280,7 +280,7 @@ void add_sim(CLI::App& app) {
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
   command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
   add_engine(*command, options->engine);
-  command->add_option("--width", options->width, "windows at a time in each lane of a GPU; default 16")
+  command->add_option("--width", options->width, "fewer windows at a time in each lane of a GPU")
       ->check(CLI::Range(1, 64));
   command->add_option("--trace", options->trace, "writes a Chrome trace of the first windows")->type_name("FILE");
   command->add_option("--svg", options->svg, "draws a timeline of the first windows")->type_name("FILE");

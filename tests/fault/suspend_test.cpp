@@ -93,11 +93,13 @@ TEST_P(SuspendOfProcesses, FreesMemoryAndDescriptorsInEveryCycle) {
       EXPECT_LT(suspended.resident, live.resident + kQuarantine - (GetParam() == "shm" ? 5000 : 0));
       EXPECT_EQ(suspended.arenas, 0);
       if (i <= kWarm) continue;  // the first cycles fill the allocator's caches
-      EXPECT_EQ(live.descriptors, seen[kWarm].descriptors);
-      EXPECT_EQ(suspended.descriptors, seen[kWarm + 1].descriptors);
       EXPECT_LT(live.resident, seen[kWarm].resident + kGrowth);
       EXPECT_LT(suspended.resident, seen[kWarm + 1].resident + kGrowth);
     }
+    // Another thread of the process may have one more for a moment: of two cycles, the one with the fewest counts.
+    const auto fewest = [&](size_t i) { return std::min(seen[i].descriptors, seen[i + 2].descriptors); };
+    EXPECT_EQ(fewest(seen.size() - 4), fewest(kWarm));
+    EXPECT_EQ(fewest(seen.size() - 3), fewest(kWarm + 1));
     testing::Test::RecordProperty("live", text_of(seen[seen.size() - 2]));
     testing::Test::RecordProperty("suspended", text_of(seen.back()));
     testing::Test::RecordProperty("seconds", fmt::format("{} {}", story[story.size() - 5].seconds,  // suspend

@@ -7,6 +7,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 WRITTEN = ("docs/release.md", "bench/results/")  # by tools/release and by the benchmarks
 BESIDE = ("tests/", "docs/", ".github/", "tools/release")  # no part of the program; nor are *.md
 
+# Of C++: strings and characters, which may have // or /* in them (1'000 has no character), then comments.
+TOKENS = re.compile(r'''(?P<code>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+')'''
+                    r"|//(?:\\\n|[^\n])*|/\*.*?\*/", re.S)
+CXX = (".cpp", ".hpp", ".c", ".h", ".cu", ".def")
+
 FIGURES = re.compile(r"(?<=<!-- release: written by tools/release -->\n).*?(?=<!-- end of release -->)", re.S)  # in README.md
 
 
@@ -41,15 +46,29 @@ def changed(old, new):
     return files
 
 
+def without_comments(text):
+    """The lines of C++ that are not empty without their comments."""
+    code = TOKENS.sub(lambda token: token["code"] or " ", text)
+    return [line.rstrip() for line in code.splitlines() if line.strip()]
+
+
+def is_beside(path, old, new):
+    """Whether what differs in this file is no part of the program."""
+    if path.startswith(BESIDE) or path.endswith(".md"):
+        return True
+    return path.endswith(CXX) and without_comments(read_at(old, path)) == without_comments(read_at(new, path))
+
+
 def same_program(old, new):
-    """Whether the two commits differ at most in tests, documentation and tools/release. A commit that is not here is another."""
+    """Whether the two commits differ at most in tests, documentation, comments of C++ and tools/release. A commit that is not
+    here is another."""
     if old == new:
         return True
     try:
         files = changed(old, new)
     except Refused:
         return False
-    return all(path.startswith(BESIDE) or path.endswith(".md") for path in files)
+    return all(is_beside(path, old, new) for path in files)
 
 
 def commit_to_check():

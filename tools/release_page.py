@@ -76,8 +76,8 @@ def write(parts, commit, results):
              "Written by `tools/release`; not to be edited. README.md takes its figures from here once all parts of it were run, and",
              "has older ones until then: each result's page says from which commit and date. The results of the promises in",
              "[reliability.md](reliability.md) are those of this page. All of it takes twelve hours on two processors; a part",
-             "that was run at an older commit says so; the program is the same if only tests, documentation and `tools/release` have",
-             "changed since.", "",
+             "that was run at an older commit says so; the program is the same if only tests, documentation, comments",
+             "of C++ and `tools/release` have changed since.", "",
              f"- commit: {commit[:10]}, {subject}", f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run yet",
              *machine_lines(known), "",
              *table(commit, known, absent), "", "## Missed and left out", "", *missed_lines(known)]

@@ -127,6 +127,24 @@ class Release(unittest.TestCase):
         self.commit("Program")
         self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second", "full", "second"]))
 
+    def test_a_commit_of_comments_has_the_same_program(self):
+        code = """#define TWO 1 + 1{}
+const char *a = "// no comment", *b = R"(/* nor this */ ")";{}
+int c = 1'000'000 + '"';{}
+"""
+        path = self.root / "source.cpp"
+        path.write_text(code.format("", "", ""))
+        self.commit("Source")
+        self.release()
+        for comments in (("  // a sum", "", ""), ("", " /* two\n lines */", "  // one, which \\\n goes on"), ("", "\n// \"\n", "")):
+            path.write_text(code.format(*comments))
+            self.commit("Comments")
+            self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second"]), comments)
+        for count, (word, other) in enumerate((("no comment", "none"), ("nor this", "nor that"), ("'000'", "'001'"), ("TWO", "_2")), 2):
+            path.write_text(path.read_text().replace(word, other))
+            self.commit("Program")
+            self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second"] * count), word)
+
     def test_failed_tests_can_be_run_again_alone(self):
         log = self.root / "build/log"
         log.write_text(CTEST.replace("plan (", "plan [a.b] ("))

@@ -68,9 +68,7 @@ class Wireup {
   /// Streams that come under `label` from now on, or have come, are given to `take` in place of take_stream(). It runs
   /// on the control thread, or in this call: it must be quick and must not throw. An empty function ends that;
   /// afterwards no call of it is running.
-  virtual void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) {
-    (void)label, (void)take;
-  }
+  virtual void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) = 0;
 
   struct Reply {
     std::string bytes;  ///< ≤ 4096 bytes

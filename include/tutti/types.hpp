@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace tutti {
 
@@ -31,8 +32,8 @@ namespace tutti {
 #define TUTTI_TYPE(name, ...) name,
 enum class DType : uint8_t { TUTTI_TYPES(TUTTI_TYPE) };
 #undef TUTTI_TYPE
-#define TUTTI_TYPE(...) +1
-inline constexpr int kDTypes = TUTTI_TYPES(TUTTI_TYPE);
+#define TUTTI_TYPE(name, ...) DType::name,
+inline constexpr int kDTypes = std::initializer_list<DType>{TUTTI_TYPES(TUTTI_TYPE)}.size();
 #undef TUTTI_TYPE
 enum class TypeKind : uint8_t { Signed, Unsigned, Float };
 

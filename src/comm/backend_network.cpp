@@ -27,6 +27,9 @@ class BackendNetwork::Services final : public transports::Wireup {
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override {
     return wireup_.take_stream(peer, own(label));
   }
+  void receive_streams(const std::string& label, std::function<void(Rank from, Fd stream)> take) override {
+    wireup_.receive_streams(own(label), std::move(take));
+  }
   void serve(const std::string& name, Service service) override { wireup_.serve(own(name), std::move(service)); }
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override {
     return wireup_.ask(peer, own(service), request, deadline);

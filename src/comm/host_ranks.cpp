@@ -12,8 +12,8 @@ struct Noted {
 };
 
 Noted& noted() {
-  static auto* const all = new Noted;  // never destroyed: used until the process ends
-  return *all;
+  static auto* const kNoted = new Noted;  // never destroyed: used until the process ends
+  return *kNoted;
 }
 
 void take_longer(RanksByProcess& into, const RanksByProcess& from) {

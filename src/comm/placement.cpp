@@ -68,8 +68,8 @@ uint8_t backend_of(const Call& call, bool other_stream) {
   const uint8_t out = any ? backend_of(call.out != nullptr ? call.out : call.in) : in;
   if (other_stream && (in == kHostBackend || out == kHostBackend)) {  // the stream's backend refuses the buffer
     if (in != out) return std::max(in, out);
-    for (uint8_t i = 1; i <= exec::backends().size(); ++i) {
-      if (used()[i]) return i;
+    for (size_t i = 1; i <= exec::backends().size(); ++i) {
+      if (used()[i]) return static_cast<uint8_t>(i);
     }
   }
   if (in == out) return in;

@@ -127,8 +127,8 @@ std::string transports_of(const RankReport& report) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-ShownRank::ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
-                     std::string transports, const Fabric* fabric) {
+ShownRank::ShownRank(const control::Endpoint& endpoint, const std::string& title,
+                     const std::shared_ptr<const CallLog>& log, const std::string& transports, const Fabric* fabric) {
   control::StatusBook::of_this_process().set_mapped(
       [] { return link::SharedMemory::of_this_process().mappable_bytes(); });
   control::StatusBook::of_this_process().add(

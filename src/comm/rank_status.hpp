@@ -18,8 +18,8 @@ std::string transports_of(const RankReport& report);
 class ShownRank {
  public:
   /// `endpoint` and `fabric` must outlive it. `transports`: of its links; "", and no fabric: they have none yet.
-  ShownRank(const control::Endpoint& endpoint, std::string title, std::shared_ptr<const CallLog> log,
-            std::string transports = "", const Fabric* fabric = nullptr);
+  ShownRank(const control::Endpoint& endpoint, const std::string& title, const std::shared_ptr<const CallLog>& log,
+            const std::string& transports = "", const Fabric* fabric = nullptr);
   ~ShownRank();
   ShownRank(const ShownRank&) = delete;
   ShownRank& operator=(const ShownRank&) = delete;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 #include "base/env.hpp"
@@ -25,7 +26,7 @@ Trunks::~Trunks() {
   dialed_.clear();
   accepted_.clear();
   if (control_.forked()) {  // they are the parent process's, and so are the locks of its threads
-    static_cast<void>(new std::vector(std::move(trunks)));
+    static_cast<void>(new (std::nothrow) std::vector(std::move(trunks)));
     return;
   }
   if (!trunks.empty()) {

@@ -29,7 +29,8 @@
 namespace tutti::exec {
 
 /// A Reduce with a `Filling` chooses how the slots of some instructions are filled: chooses(op), begin(), end(), and
-/// run() with what begin() has returned. Interpreter::move_segment() alone does not ask it.
+/// run() with what begin() has returned. A caller of Interpreter::move_segment() itself, such as a GPU's lanes, does
+/// not ask it.
 template <class Reduce>
 concept ChoosesStores = requires {
   typename Reduce::Filling;

@@ -16,7 +16,6 @@ using exec::Delivery;
 using exec::Instruction;
 using exec::Program;
 using exec::Slot;
-using exec::WindowProgram;
 
 class LanesJob : LaneNumbers {
  public:

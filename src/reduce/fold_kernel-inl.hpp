@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "reduce/fold_engine-inl.hpp"
 
+// NOLINTBEGIN(misc-definitions-in-headers): each operator has one file, which includes this one
 HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
@@ -36,3 +37,4 @@ FoldFn kernel_for<Op::TUTTI_FOLDED>(DType type) {
 
 }  // namespace tutti
 #endif
+// NOLINTEND(misc-definitions-in-headers)

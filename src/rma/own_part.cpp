@@ -68,7 +68,7 @@ struct Parts {
 
 std::shared_ptr<OwnPart> OwnPart::make(PartName name, void* memory, uint64_t bytes, std::vector<int> processes) {
   check_memory(memory, bytes);
-  const std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, std::move(processes)));
+  std::shared_ptr<OwnPart> part(new OwnPart(name, memory, bytes, std::move(processes)));
   Parts& parts = Parts::of_this_process();
   const std::lock_guard lock(parts.mutex);
   parts.all[std::move(name)] = part;

@@ -10,7 +10,7 @@
 namespace tutti::rma {
 
 std::shared_ptr<Target> Target::open(transports::Wireup& wireup) {
-  const std::shared_ptr<Target> target(new Target);
+  std::shared_ptr<Target> target(new Target);
   const std::weak_ptr<Target> weak = target;
   wireup.serve(kMapService, [weak](Rank, const std::string& request) {
     const auto self = weak.lock();

@@ -97,7 +97,8 @@ topo::Graph graph_as_run(Rank ranks, Rank hosts) {
   } catch (const Error& error) {
     log_debug("this machine cannot be described: {}", error.what());
   }
-  inputs.oversubscription = std::max(1.0, ((ranks + hosts - 1) / hosts) / std::max(cores, 1e-3));
+  const Rank most_of_a_host = (ranks + hosts - 1) / hosts;
+  inputs.oversubscription = std::max(1.0, most_of_a_host / std::max(cores, 1e-3));
   inputs.hand_over.shares_cores = inputs.oversubscription > 1;
   graph.facts = facts_of(inputs);
   if (graph.ranks.empty()) return graph;

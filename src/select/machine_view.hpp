@@ -66,7 +66,9 @@ class MachineView {
     double beta = 0;  // of one byte
     std::string name;
   };
-  const Pair& pair(Rank a, Rank b) const { return pairs_[static_cast<size_t>(a * ranks_ + b)]; }
+  const Pair& pair(Rank a, Rank b) const {
+    return pairs_[static_cast<size_t>(a) * static_cast<size_t>(ranks_) + static_cast<size_t>(b)];
+  }
   using ActualRank = std::function<Rank(Rank planned)>;
   using LinkNumbers = std::map<std::pair<uint32_t, bool>, uint32_t>;  // by link and direction
   void take_links(const topo::Graph& graph, topo::NodeId at, const topo::Path& path, LinkNumbers& numbers, Pair& pair);

@@ -91,7 +91,8 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
       throw_error(Code::InvalidArgument, "the topology has no path between ranks {} and {}; does it have a NIC?", rank,
                   to[i]);
     }
-    PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0, .path = std::move(path)};
+    PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0};
+    cost.path = std::move(path);
     if (known == nullptr && !on_gpus() && same_host(rank, to[i])) {
       // The path's figures are a cache line's way and one copy; a message between processes takes more, and two copies.
       cost.alpha += machine_constants().shm_alpha;

@@ -45,7 +45,7 @@ constexpr const char* kBy = " by ";  // of candidate_name()
 
 /// In files, a method stands beside its algorithm.
 std::string candidate_from(const json& row) {
-  const auto algorithm = row.at("algorithm").get<std::string>();
+  auto algorithm = row.at("algorithm").get<std::string>();
   if (!row.contains("method")) return algorithm;
   const exec::Method* const method = exec::find_method(row["method"].get<std::string>());
   if (method != nullptr) return candidate_name(algorithm, *method);

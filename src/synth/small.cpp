@@ -8,7 +8,6 @@
 namespace tutti::synth {
 namespace {
 
-using plan::LaneBuilder;
 using plan::Pieces;
 using plan::PlanBuilder;
 using plan::Source;

@@ -53,6 +53,7 @@ class OneProcess final : public transports::Wireup {
   const std::string& name() const override { return id_.host; }
   Fd open_stream(Rank, const std::string&, Deadline) override { return std::move(to_open); }
   std::optional<Fd> take_stream(Rank, const std::string&) override { return std::nullopt; }
+  void receive_streams(const std::string&, std::function<void(Rank, Fd)>) override {}
   void serve(const std::string&, Service) override {}
   Reply ask(Rank, const std::string&, const std::string&, Deadline) override { return {}; }
 

@@ -28,8 +28,8 @@ std::vector<std::string> notes_of_variables(Collective collective, bool gpus, co
   for (std::string& text : select::unused_demands(inputs, collective)) notes.push_back(std::move(text));
   for (const auto& [of, method] : inputs.forced_methods) {
     if (!of.empty() && of != name_of(collective)) continue;
-    const auto is_it = [&](const select::Candidate& one) {
-      return one.rejected.empty() && method == one.row.method->name;
+    const auto is_it = [&wanted = method](const select::Candidate& one) {
+      return one.rejected.empty() && wanted == one.row.method->name;
     };
     if (std::any_of(all.begin(), all.end(), is_it)) continue;
     notes.push_back(fmt::format("TUTTI_METHOD={} is not used: no candidate for {} runs by {}", method,

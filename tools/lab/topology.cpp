@@ -45,9 +45,9 @@ std::string gpu_of(const LabOptions& options) {
   if (options.gpu) return *options.gpu;
   if (options.topology.empty()) return kUsual;
   const topo::Node gpu = first_gpu(topology_from(options.topology, options.nvlink, 1));
-  if (const std::string named = gpu_named_in(gpu.model); !named.empty()) return named;
+  if (std::string named = gpu_named_in(gpu.model); !named.empty()) return named;
   const std::string known = gpu_with(gpu.sm);
-  const std::string taken = known.empty() ? kUsual : known;
+  std::string taken = known.empty() ? kUsual : known;
   const std::string what =
       gpu.sm > 0 ? fmt::format("only says that its GPUs have compute capability {}.{}", gpu.sm / 10, gpu.sm % 10)
                  : "does not say which GPUs it has";

@@ -186,7 +186,7 @@ select::Candidate Scene::made(const plan::Algorithm& algorithm) const {
   inputs.own_orders.clear();
   inputs.forced.clear();
   inputs.given = {{collective_, &algorithm}};
-  const select::Candidate first = select::priced_candidates(collective_, block_, inputs).front();
+  select::Candidate first = select::priced_candidates(collective_, block_, inputs).front();
   if (first.rejected.empty()) return first;
   throw_error(Code::Unsupported, "{} cannot run: {}", algorithm.name, first.rejected);
 }

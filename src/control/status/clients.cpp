@@ -80,7 +80,7 @@ void Clients::hold(Id client) {
   loop_.change(client->watch_, 0);
 }
 
-void Clients::answer(Id client, std::string reply) {
+void Clients::answer(Id client, const std::string& reply) {
   client->reply_ += reply;
   client->waits_ = false;
   client->ends_ = true;

@@ -41,7 +41,7 @@ class Clients {
   void listen(Fd listener);
 
   /// Sends it. After answer() the connection ends, after say() it goes on.
-  void answer(Id client, std::string reply);
+  void answer(Id client, const std::string& reply);
   void say(Id client, const std::string& reply);
   /// The answer comes later: what else the client sends is not read.
   void hold(Id client);

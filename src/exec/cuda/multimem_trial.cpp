@@ -1,6 +1,7 @@
 #include "exec/cuda/multimem_trial.hpp"
 
 #include <atomic>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,7 @@ MultimemTrial::~MultimemTrial() {
   const WithContext with(device_.context());
   driver().cuStreamDestroy(stream_);
   if (runs_on_) {  // nobody else may ever have the kernel's memory
-    new std::shared_ptr<unsigned char>(record_.memory());
+    static_cast<void>(new (std::nothrow) std::shared_ptr<unsigned char>(record_.memory()));
   } else {
     pool_->give(memory_);
   }

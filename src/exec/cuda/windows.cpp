@@ -28,7 +28,6 @@ using What = WindowCall::What;
 
 constexpr double kEndWithin = 2;    // seconds in which what runs ends after a failure, …
 constexpr double kAskDevice = 0.1;  // … and between questions to the driver, of a call that waits for its end
-constexpr double kForever = 1e9;    // seconds
 constexpr double kLook = 100e-6;    // seconds between looks at whether peers' uses have ended
 
 void store(uint64_t& word, uint64_t value) { std::atomic_ref(word).store(value, std::memory_order_seq_cst); }

@@ -112,7 +112,8 @@ KnownBySteps known_among(Communicator& comm, const json& mine) {
     for (const json& entry : parsed(texts[holder])) {
       auto label = label_in(entry);
       auto& together = known[{label.step, label.taken}];
-      together.try_emplace(label.rank, Known{std::move(label), static_cast<int>(holder)});
+      const int rank = label.rank;
+      together.try_emplace(rank, Known{std::move(label), static_cast<int>(holder)});
     }
   }
   return known;

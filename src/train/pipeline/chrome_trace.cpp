@@ -75,8 +75,8 @@ void begin_receives_when_sent(Timeline& timeline) {
   for (int rank = 0; rank < static_cast<int>(timeline.ranks.size()); ++rank) {
     const int stage = rank / distance % ranks;
     for (const char* what : {"activations", "gradients"}) {
-      const int from = (stage + (what[0] == 'a' ? ranks - 1 : 1)) % ranks;
-      const RankTimeline& sender = timeline.ranks[static_cast<size_t>(rank + (from - stage) * distance)];
+      const int from = (stage + (what[0] == 'a' ? ranks - 1 : 1)) % ranks, peer = rank + (from - stage) * distance;
+      const RankTimeline& sender = timeline.ranks[static_cast<size_t>(peer)];
       RankTimeline& receiver = timeline.ranks[static_cast<size_t>(rank)];
       const std::vector<size_t> sent = messages(sender, what, "send"), received = messages(receiver, what, "receive");
       for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i) {

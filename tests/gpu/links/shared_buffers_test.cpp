@@ -71,6 +71,7 @@ class HandmadeWireup final : public Wireup {
   const std::string& name() const override { return name_; }
   Fd open_stream(Rank, const std::string&, Deadline) override { return {}; }
   std::optional<Fd> take_stream(Rank, const std::string&) override { return std::nullopt; }
+  void receive_streams(const std::string&, std::function<void(Rank, Fd)>) override {}
   void serve(const std::string&, Service of) override { service = std::move(of); }
   Reply ask(Rank, const std::string&, const std::string& request, Deadline) override {
     const std::lock_guard lock(mutex_);

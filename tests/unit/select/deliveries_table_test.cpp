@@ -83,12 +83,13 @@ std::string table(Rank ranks, bool shared) {
 std::string page() {
   return R"(# What travels how
 
-Each table says how a message reaches one reader: by the collective, by the kind of reader, and by the bytes of a block,
-all of which are the message. "staged, cma from 256 KiB, staged above 6 MiB" means: by CMA from 256 KiB to 6 MiB, and
+Each table says how a message reaches one reader: by the collective, by the kind of reader, and by its length. A message
+is one whole block here. "staged, cma from 256 KiB, staged above 6 MiB" means: by CMA from 256 KiB to 6 MiB, and
 staged below and above. Messages of up to 40 bytes are inline. [glossary.md](glossary.md) has the words.
 
-The tables hold for messages that lie in one piece of memory and stay unchanged until their readers are done. Other
-messages are staged, or pushed. *A reader with slots* has the link's payload slots in its own memory, as a GPU has; the
+The tables hold where each rank has a core of its own and `TUTTI_CMA` is `auto`, for messages that lie in one piece of
+memory and stay unchanged until their readers are done. Other messages are staged, or pushed. Where ranks share cores,
+blocks of an all-to-all are read by CMA from 64 KiB on, and those of a reduce-scatter or broadcast never. *A reader with slots* has the link's payload slots in its own memory, as a GPU has; the
 writer pushes messages there. Short messages between GPUs travel as LL or LL128 instead ([gpu.md](gpu.md)).
 
 The lengths are those that are compiled in (`src/topo/constants.def`). The quick calibration

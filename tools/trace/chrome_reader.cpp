@@ -80,7 +80,7 @@ void add_rows(Process& process, TimelinePicture& picture) {
   for (auto& [number, thread] : process.threads) {
     if (thread.bars.empty()) continue;
     const auto same = std::find_if(group.rows.begin(), group.rows.end(),
-                                   [&](const TimelineRow& row) { return row.name == thread.name; });
+                                   [&name = thread.name](const TimelineRow& row) { return row.name == name; });
     if (same == group.rows.end()) {
       group.rows.push_back({thread.name, false, std::move(thread.bars)});
     } else {

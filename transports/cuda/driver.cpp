@@ -36,7 +36,7 @@ std::string why_too_old(void* library) {
 std::string load(Driver& driver) {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed: it does not support that
   if (library == nullptr) return fmt::format("NVIDIA's driver is not installed: {}", ::dlerror());
-  if (const std::string too_old = why_too_old(library); !too_old.empty()) return too_old;
+  if (std::string too_old = why_too_old(library); !too_old.empty()) return too_old;
   const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
   if (find == nullptr) return fmt::format("{} is not NVIDIA's driver: it has no cuGetProcAddress_v2", kLibrary);
   std::string missing;

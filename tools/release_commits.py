@@ -7,8 +7,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 WRITTEN = ("docs/release.md", "bench/results/")  # by tools/release and by the benchmarks
 BESIDE = ("tests/", "docs/", ".github/", "tools/release")  # no part of the program; nor are *.md
 
-# Of C++: strings and characters, which may have // or /* in them (1'000 has no character), then comments.
-TOKENS = re.compile(r'''(?P<code>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+')'''
+# Of C++: numbers (1'000 has no character), strings and characters, which may have // or /* in them; then comments.
+TOKENS = re.compile(r"""(?P<code>\b[0-9](?:'?[0-9A-Za-z_.])*|R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+')"""
                     r"|//(?:\\\n|[^\n])*|/\*.*?\*/", re.S)
 CXX = (".cpp", ".hpp", ".c", ".h", ".cu", ".def")
 
@@ -46,17 +46,23 @@ def changed(old, new):
     return files
 
 
+def kept(token):
+    """Code, with its line ends as another character; of comments those that clang-tidy reads."""
+    return token["code"].replace("\n", "\0") if token["code"] else token[0] if "NOLINT" in token[0] else " "
+
+
 def without_comments(text):
-    """The lines of C++ that are not empty without their comments."""
-    code = TOKENS.sub(lambda token: token["code"] or " ", text)
-    return [line.rstrip() for line in code.splitlines() if line.strip()]
+    """The lines of C++ that are not empty without their comments; an empty one that ends a macro counts."""
+    lines = [line.rstrip() for line in TOKENS.sub(kept, text).splitlines()]
+    return [line for before, line in zip(["", *lines], lines) if line or before.endswith("\\")]
 
 
 def is_beside(path, old, new):
     """Whether what differs in this file is no part of the program."""
     if path.startswith(BESIDE) or path.endswith(".md"):
         return True
-    return path.endswith(CXX) and without_comments(read_at(old, path)) == without_comments(read_at(new, path))
+    before, after = read_at(old, path), read_at(new, path)
+    return path.endswith(CXX) and bool(before and after) and without_comments(before) == without_comments(after)
 
 
 def same_program(old, new):

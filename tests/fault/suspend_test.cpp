@@ -96,7 +96,7 @@ TEST_P(SuspendOfProcesses, FreesMemoryAndDescriptorsInEveryCycle) {
       EXPECT_LT(live.resident, seen[kWarm].resident + kGrowth);
       EXPECT_LT(suspended.resident, seen[kWarm + 1].resident + kGrowth);
     }
-    // Another thread of the process may have one more for a moment: of two cycles, the one with the fewest counts.
+    // Another thread may hold one more descriptor for a moment: of two neighbouring cycles the smaller count is taken.
     const auto fewest = [&](size_t i) { return std::min(seen[i].descriptors, seen[i + 2].descriptors); };
     EXPECT_EQ(fewest(seen.size() - 4), fewest(kWarm));
     EXPECT_EQ(fewest(seen.size() - 3), fewest(kWarm + 1));

@@ -129,8 +129,10 @@ class Release(unittest.TestCase):
 
     def test_a_commit_of_comments_has_the_same_program(self):
         code = """#define TWO 1 + 1{}
-const char *a = "// no comment", *b = R"(/* nor this */ ")";{}
-int c = 1'000'000 + '"';{}
+const char *a = "// no comment", *b = R"(/* nor this */ "
+
+)";{}
+int c = 1'000'000 + 0xF'A + u8'"' + '"';{}
 """
         path = self.root / "source.cpp"
         path.write_text(code.format("", "", ""))
@@ -140,7 +142,8 @@ int c = 1'000'000 + '"';{}
             path.write_text(code.format(*comments))
             self.commit("Comments")
             self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second"]), comments)
-        for count, (word, other) in enumerate((("no comment", "none"), ("nor this", "nor that"), ("'000'", "'001'"), ("TWO", "_2")), 2):
+        for count, (word, other) in enumerate((("no comment", "none"), ("nor this", "nor that"), ("'000'", "'001'"), ("TWO", "_2"),
+                                                 ("*/ \"\n\n", "*/ \"\n"), ("u8", "  // NOLINT\n  u8")), 2):
             path.write_text(path.read_text().replace(word, other))
             self.commit("Program")
             self.assertEqual((self.release().returncode, self.ran()), (0, ["full", "second"] * count), word)
